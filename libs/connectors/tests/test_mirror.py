@@ -134,7 +134,7 @@ def test_an_added_partition_is_added_at_the_target(broker: Kafka, tmp_topic: Cal
 
 
 @pytest.mark.parametrize("failpoint", ["after-write", "after-offset-commit"])
-def test_a_killed_run_is_gone_on_from_with_nothing_lost_or_doubled(
+def test_a_killed_run_continues_without_loss_or_duplicates(
     broker: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, failpoint: str
 ) -> None:
     topic, name = broker.create_topic(tmp_topic(), 2), tmp_topic("mirror")

@@ -1,6 +1,7 @@
-"""A CDC task and its database in tests: the task is driven as the record loop drives it, without Kafka.
+"""Driver of a CDC task and its database in tests: the task is polled like in the record loop, without
+Kafka.
 
-Owns no test. Invariant: what a test made in the server, beyond its database, is gone after it.
+Owns no test. Invariant: all objects that a test created in the server, beyond its database, are gone after it.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from libs.connectors.tests.postgres.replicated import plain
 
 WAIT_S = 30.0
 Event = tuple[str, Any, Any, Any]
-"""Operation (`tombstone` and `heartbeat` too), key, before and after, all as plain Python."""
+"""Operation (also `tombstone` and `heartbeat`), key, before and after, all as plain Python."""
 
 
 class Database:
-    """A test's own database, and the one slot and publication of its connector."""
+    """A test's own database, with one slot and publication of its connector."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -36,16 +37,16 @@ class Database:
         self.connection = psycopg.connect(dsn, autocommit=True)
 
     def run(self, *statements: str) -> None:
-        """Each in a transaction of its own."""
+        """Run each statement in its own transaction."""
         for statement in statements:
             self.connection.execute(statement.encode())
 
     def rows(self, question: str) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
+        """Return the rows of a query."""
         return self.connection.execute(question.encode()).fetchall()
 
     def config(self, **more: str) -> dict[str, str | None]:
-        """As somebody has it who ran Debezium's; in names `_` stands for a dot."""
+        """Return a config like one for Debezium; `_` in names stands for a dot."""
         found = conninfo.conninfo_to_dict(self.dsn)
         return {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -61,19 +62,19 @@ class Database:
         }
 
     def confirmed(self) -> int:
-        """Where the slot is confirmed to."""
+        """Return the confirmed position of the slot."""
         ((lsn,),) = self.rows(
             f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name='{self.slot}'"
         )
         return lsn_of(lsn)
 
     def slots(self) -> list[str]:
-        """All slots of this database."""
+        """Return the names of all slots of this database."""
         return [name for (name,) in self.rows("SELECT slot_name FROM pg_replication_slots WHERE database="
                                               "current_database() ORDER BY 1")]  # fmt: skip
 
     def released(self) -> None:
-        """Wait until the server knows that nobody uses the slots any more."""
+        """Wait until the server shows that nobody uses the slots any more."""
         question = "SELECT FROM pg_replication_slots WHERE database = current_database() AND (active OR temporary)"
         deadline_s = time.monotonic() + WAIT_S
         while self.rows(question):
@@ -81,7 +82,7 @@ class Database:
             time.sleep(0.02)
 
     def drop_slots(self) -> None:
-        """Drop all of them, in use or not."""
+        """Drop all slots, in use or not."""
         deadline_s = time.monotonic() + WAIT_S
         while names := self.slots():
             assert time.monotonic() < deadline_s, f"slots stay: {names}"
@@ -126,7 +127,7 @@ class Driven:
         self.task.stop()
 
     def poll(self) -> SourceBatch | None:
-        """The next batch; None = there is nothing. As the loop, asks again when that is what the task wants."""
+        """Return the next batch; None = there is none. Polls again like the record loop if the task requests it."""
         deadline_s = time.monotonic() + WAIT_S
         while True:
             try:
@@ -139,7 +140,7 @@ class Driven:
                 return self._took(batch)
 
     def poll_until_it_fails(self) -> None:
-        """Raises what the task raises first."""
+        """Poll until the task raises, and raise its error."""
         while True:
             self._took(self.task.poll())
 
@@ -150,15 +151,16 @@ class Driven:
         return batch
 
     def next(self) -> SourceBatch:
-        """The next batch, whenever the server sends it."""
+        """Return the next batch, however late the server sends it."""
         deadline_s = time.monotonic() + WAIT_S
         while (batch := self.poll()) is None:
             assert time.monotonic() < deadline_s, "nothing more came"
         return batch
 
     def drain(self, *, commits: bool = True) -> list[Event]:
-        """All there is: up to where the server's log ends when a poll first found nothing. (That it found nothing says
-        little: a busy server sends later what it has.)"""
+        """Return all events up to the end of the server's log at the first empty poll. (An empty poll alone does not
+        show the end, because a busy server sends later.)
+        """
         before = len(self.batches)
         deadline_s = time.monotonic() + WAIT_S
         end: int | None = None
@@ -178,7 +180,7 @@ class Driven:
         return events_of(self.batches[before:])
 
     def _reached(self) -> int | None:
-        """Before what place in the log everything was handed over; None = the task reads no log."""
+        """Return the log position before which everything was handed over; None = the task reads no log."""
         assembler = self.task._assembler  # pyright: ignore[reportPrivateUsage]
         return None if assembler is None else assembler.position.lsn
 
@@ -194,7 +196,7 @@ class Driven:
 
 
 def events_of(batches: list[SourceBatch]) -> list[Event]:
-    """The records of batches, in order."""
+    """Return the records of batches, in order."""
     found: list[Event] = []
     for batch in batches:
         keys = batch.keys or [None] * len(batch)

@@ -1,4 +1,5 @@
-"""A row whose values are all stored out of line, one of every type that can be, and the placeholder of each.
+"""Row whose values are all stored out of line, one of every type that can be, and the placeholder of
+each.
 
 Owns no test.
 """
@@ -17,17 +18,17 @@ CODES = list(RAW)
 
 
 def point(code: int) -> dict[str, Any]:
-    """As `plain` has it, but its bytes."""
+    """Return a point in the form of `plain`, without its bytes."""
     return {"x": float(code), "y": float(code), "srid": None}
 
 
 def decimal(scale: int) -> Decimal:
-    """The number with so many of its digits behind the point."""
+    """Return the number with `scale` digits after the point."""
     return Decimal(f"{str(NUMBER)[:-scale]}.{str(NUMBER)[-scale:]}")
 
 
 def many(item: str, count: int = 1_000) -> str:
-    """SQL of an array with so many of an item."""
+    """Return SQL of an array with `count` copies of an item."""
     return f"array_fill({item}, ARRAY[{count}])"
 
 
@@ -93,7 +94,7 @@ NAMES = [column.split()[0] for column in TYPES]
 
 
 def prepare(database: Database) -> None:
-    """The extensions and types that the columns need."""
+    """Create the extensions and types that the columns need."""
     database.run(
         "CREATE EXTENSION hstore", "CREATE EXTENSION ltree", "CREATE EXTENSION citext",
         "CREATE TYPE mood AS ENUM ('sad', 'happy')", "CREATE TYPE pair AS (a int, b text)",
@@ -102,7 +103,7 @@ def prepare(database: Database) -> None:
 
 
 def fill(database: Database, *, required: bool) -> None:
-    """A table with a row of which every value but those of `id` and `n0` is out of line."""
+    """Create a table with a row in which every value but those of `id` and `n0` is out of line."""
     rule = " NOT NULL" if required else ""
     columns = ", ".join(f"{column}{rule}" for column in TYPES)
     storage = ", ".join(f"ALTER {name} SET STORAGE EXTERNAL" for name in NAMES)

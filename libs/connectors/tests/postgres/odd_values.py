@@ -1,6 +1,6 @@
 """Odd values of every type of PostgreSQL, as the texts that the server reads, and tables of them.
 
-Owns no test. Times have three digits of a second, which is what Connect's types keep.
+Owns no test. Times have three digits of a second, the resolution of Connect's types.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def integers(bits: int) -> Texts:
 
 
 def numbers(digits: int, scale: int) -> Texts:
-    """Of so many digits, so many of them behind the point."""
+    """Numbers with `digits` digits, `scale` of them after the point."""
     most = 10**digits - 1
     unscaled = st.one_of(st.sampled_from([0, 1, -1, most, -most]), st.integers(-most, most))
 
@@ -43,7 +43,7 @@ FINITE = {
     bits: st.floats(width=bits, allow_nan=False, allow_infinity=False).filter(lambda one: repr(one) != "-0.0").map(repr)
     for bits in (32, 64)
 }
-"""Without -0, which JSON's numbers are not read as."""
+"""Without -0, which a JSON number does not keep."""
 FLOATS = {bits: st.one_of(some, NOT_FINITE, st.sampled_from(["-0", "0.1"])) for bits, some in FINITE.items()}
 CHARACTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 TEXTS = st.one_of(
@@ -83,7 +83,7 @@ BITS = st.text("01", min_size=1, max_size=70)
 
 
 def ranges(lows: list[str]) -> Texts:
-    """Of values in order."""
+    """Ranges of ascending values."""
     ends = st.tuples(st.integers(0, len(lows) - 1), st.integers(0, len(lows) - 1)).map(sorted)
     made = st.tuples(ends, st.sampled_from(["[", "("]), st.sampled_from(["]", ")"])).map(
         lambda one: f"{one[1]}{lows[one[0][0]]},{lows[one[0][1]]}{one[2]}"
@@ -96,7 +96,7 @@ def multiranges(lows: list[str]) -> Texts:
 
 
 def arrays(elements: Texts, *, delimiter: str = ",") -> Texts:
-    """Of one dimension, nulls among them."""
+    """One-dimensional arrays, with nulls."""
 
     def quoted(one: str | None) -> str:
         return "NULL" if one is None else '"' + one.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -152,6 +152,6 @@ _DELIMITERS = {"box": ";"}
 
 
 def every(scalars: Mapping[str, Texts]) -> dict[str, Texts]:
-    """These types and arrays of them."""
+    """Return these types and arrays of them."""
     arrayed = {f"{name}[]": arrays(texts, delimiter=_DELIMITERS.get(name, ",")) for name, texts in scalars.items()}
     return {**scalars, **arrayed, "words": arrays(TEXTS)}

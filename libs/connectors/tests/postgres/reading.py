@@ -1,4 +1,5 @@
-"""A PostgreSQL source's task without a run: its config, offsets that a test keeps, and what it hands on.
+"""Driver of a PostgreSQL source's task without a run: its config, offsets that a test stores, and its
+batches.
 
 Owns no test. Invariant: an offset counts as committed when its batch was taken, as in a run that commits each batch.
 """
@@ -20,7 +21,7 @@ WAIT_S = 60.0
 
 
 def config_of(dsn: str, **more: str) -> dict[str, str]:
-    """Keys with dots are given with double underscores: `table__whitelist`."""
+    """Return a config; keys with dots are passed with double underscores: `table__whitelist`."""
     given = {name.replace("__", "."): value for name, value in more.items()}
     return {
         "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",
@@ -33,7 +34,7 @@ def config_of(dsn: str, **more: str) -> dict[str, str]:
 
 
 def task_configs(config: Mapping[str, str], tasks_max: int = 1) -> list[Config]:
-    """As a worker makes them."""
+    """Return the task configs of the connector."""
     connector = PostgresSourceConnector()
     assert not connector.validate(config)
     connector.start(config)
@@ -47,7 +48,7 @@ class Reader:
     """Takes batches of one task after another, each from the offsets of the one before."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
-        """The tables are those that there are now."""
+        """The tables are those that exist at this time."""
         self.config = config
         (self._task_config,) = task_configs(config)
         self.offsets: dict[str, Mapping[str, Any] | None] = {}
@@ -55,7 +56,7 @@ class Reader:
 
     @contextmanager
     def task(self, records_max: int = 10_000) -> Generator[PostgresSourceTask]:
-        """A task of one that has all tables."""
+        """Yield a task with all tables."""
         made = PostgresSourceTask()
         context = SourceTaskContext(
             "source", 0, 1, "run", lambda one: self.offsets.get(json.dumps(one)), lambda: records_max
@@ -67,7 +68,7 @@ class Reader:
             made.stop()
 
     def take(self, task: PostgresSourceTask) -> SourceBatch | None:
-        """The next batch, committed; None = there is nothing now."""
+        """Return the next batch, and commit it; None = there is none now."""
         batch = task.poll()
         if batch is not None:
             self.offsets[json.dumps(batch.source_partition)] = batch.source_offset
@@ -75,7 +76,7 @@ class Reader:
         return batch
 
     def rows(self, batches_max: int = 1_000, records_max: int = 10_000) -> list[dict[str, Any]]:
-        """What a new task hands on until there is nothing, or so many batches were taken."""
+        """Return the rows of a new task until there are no more, or `batches_max` batches were taken."""
         begun = len(self.batches)
         with self.task(records_max) as task:
             while len(self.batches) - begun < batches_max and self.take(task) is not None:
@@ -83,7 +84,7 @@ class Reader:
         return [row for batch in self.batches[begun:] for row in rows_of(batch)]
 
     def until(self, task: PostgresSourceTask, count: int) -> list[dict[str, Any]]:
-        """So many rows, whatever has to be tried again."""
+        """Return `count` rows, with retries."""
         found: list[dict[str, Any]] = []
         deadline_s = time.monotonic() + WAIT_S
         while len(found) < count:
@@ -97,7 +98,7 @@ class Reader:
 
 
 def rows_of(batch: SourceBatch) -> list[dict[str, Any]]:
-    """The records of a batch, by column."""
+    """Return the records of a batch, by column."""
     if batch.value_schema is None:
         return []
     names = [field.name for field in batch.value_schema.fields]

@@ -1,5 +1,5 @@
-"""A second writing of pgoutput's messages, after the manual's "Logical Replication Message Formats", and tables to go
-with them.
+"""Second implementation of pgoutput's messages, an encoder after the manual's "Logical Replication Message Formats",
+and tables for it.
 
 Owns no test. Shares nothing with the decoder but the tuples that it returns.
 """
@@ -57,12 +57,12 @@ def _row(row: Sequence[Cell]) -> bytes:
 
 
 def _schema(name: str) -> str:
-    """Of what is built in, none is written."""
+    """Return the schema to write; empty for built-in objects."""
     return "" if name == "pg_catalog" else name
 
 
 def message(of: Decoded) -> bytes:
-    """The message that says this."""
+    """Encode a message."""
     match of:
         case Begin():
             return b"B" + struct.pack(">qqi", of.final_lsn, of.commit_us - SINCE_2000_US, of.xid)
@@ -98,29 +98,29 @@ def _change(change: Change) -> bytes:
 
 
 def settings(**more: str) -> CdcSettings:
-    """Of the least config, and more: `_` in names stands for a dot."""
+    """Return settings of a minimal config and more: `_` in names stands for a dot."""
     return settings_of({**CONFIG, **{name.replace("_", "."): value for name, value in more.items()}})
 
 
 def relation(oid: int, table: str, *, identity: str = "d", key: Sequence[str] = ("id",)) -> Relation:
-    """A table `id int4 PRIMARY KEY, text text`."""
+    """Return a table `id int4 PRIMARY KEY, text text`."""
     columns = tuple(Column(name, kind, -1, name in key) for name, kind in (("id", INT4), ("text", TEXT)))
     return Relation(oid, "public", table, identity, columns)
 
 
 def facts(key: Sequence[str] = ("id",)) -> Facts:
-    """What a catalog says of it."""
+    """Return a catalog's facts about it."""
     types = {(INT4, -1): PgType(INT4, "int4"), (TEXT, -1): PgType(TEXT, "text")}
     return Facts(frozenset(key), tuple(key), types, {})
 
 
 def table(of: Relation, to: CdcSettings, key: Sequence[str] = ("id",)) -> Table:
-    """What its events are like."""
+    """Return the description of its events."""
     return table_of(of, facts(key), to)
 
 
 def plain(value: Any) -> Any:
-    """A value with structs as dicts."""
+    """Return a value with structs as dicts."""
     if isinstance(value, Struct):
         names = [field.name for field in value.schema.fields]
         return {name: plain(one) for name, one in zip(names, value.values, strict=True)}

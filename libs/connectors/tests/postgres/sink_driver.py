@@ -1,4 +1,4 @@
-"""Driving the task of a PostgreSQL sink in a test as the record loop does, on a real server.
+"""Driver of a PostgreSQL sink's task in a test, like the record loop, on a real server.
 
 Owns no test.
 """
@@ -25,7 +25,7 @@ CONNECTOR = "orders-db"
 
 
 def sink_config(dsn: str, **changes: str) -> dict[str, str]:
-    """A configuration; names of keys with `_` for the dots."""
+    """Return a config; names of keys have `_` for dots."""
     return {
         "name": CONNECTOR, "connection.url": dsn, **{key.replace("_", "."): value for key, value in changes.items()},
     }  # fmt: skip
@@ -33,7 +33,7 @@ def sink_config(dsn: str, **changes: str) -> dict[str, str]:
 
 @dataclass
 class Reporter:
-    """Takes whatever is given up."""
+    """Stores all reported records."""
 
     #: offset and text of the error.
     reported: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
@@ -67,7 +67,7 @@ class Driven:
         self.task.stop()
 
     def take(self) -> None:
-        """Begin as the loop does."""
+        """Begin like the record loop."""
         self.next = self.task.claim([PARTITION]).get(PARTITION, 0)
         self.task.begin({PARTITION: self.next})
 
@@ -79,7 +79,7 @@ class Driven:
         key_schema: Schema | None = None,
         topic: str = "orders",
     ) -> SinkBatch:
-        """The next records."""
+        """Return a batch of the next records."""
         offsets = range(self.next, self.next + len(values))
         self.next += len(values)
         return SinkBatch(
@@ -88,23 +88,24 @@ class Driven:
         )  # fmt: skip
 
     def put(self, values: Sequence[Any], keys: Sequence[Any] = (), **more: Any) -> SinkBatch:
-        """Give them to the task."""
+        """Put the next records to the task."""
         batch = self.batch(values, keys, **more)
         self.task.put(batch)
         return batch
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """What the database answers."""
+        """Return the rows of a query in the database."""
         return ask(self.dsn, query)
 
     def ledger(self) -> int:
-        """The next offset to write."""
+        """Return the next offset to write."""
         return self.rows("SELECT next_offset FROM herdmesh_ledger")[0][0]
 
 
 def ask(dsn: str, query: str) -> list[tuple[Any, ...]]:
-    """Execute statements, in a session as a new one is; the rows of the last. The session is kept for the next call: to
-    begin one takes longer than most statements."""
+    """Execute statements in a session with default settings; return the rows of the last. The session is reused at the
+    next call, because a new one takes longer than most statements.
+    """
     connection = _session(dsn)
     cursor = connection.execute(query.encode())
     while cursor.nextset():
@@ -115,7 +116,7 @@ def ask(dsn: str, query: str) -> list[tuple[Any, ...]]:
 
 
 class _Kept(threading.local):
-    """The session of a thread's last question."""
+    """A thread's session of its last query."""
 
     dsn: str = ""
     connection: psycopg.Connection[Any] | None = None
@@ -125,7 +126,7 @@ _kept = _Kept()
 
 
 def _session(dsn: str) -> psycopg.Connection[Any]:
-    """One that lives: a server has something to say to a session that is idle only when it ends it."""
+    """Return a living session: a server sends to an idle session only when it ends it."""
     kept = _kept.connection
     if kept is not None and (_kept.dsn != dsn or kept.closed or select.select([kept.fileno()], [], [], 0)[0]):
         kept.close()
@@ -137,5 +138,5 @@ def _session(dsn: str) -> psycopg.Connection[Any]:
 
 
 def struct(schema: Schema, values: Sequence[Any]) -> Struct:
-    """A struct of these values."""
+    """Return a struct of these values."""
     return Struct(schema, list(values))

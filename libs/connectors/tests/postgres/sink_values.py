@@ -1,5 +1,5 @@
-"""What PostgreSQL holds of the shared sample values: `test_sink_values` asks a server, docs/reference/values.md prints
-it.
+"""PostgreSQL's values of the shared sample values: `test_sink_values` checks them on a server, docs/reference/values.md
+prints them.
 
 Owns no test.
 """
@@ -68,7 +68,7 @@ HELD: Mapping[str, tuple[str, str | None]] = {
     "null within an ARRAY with a default": ("text[]", "{a,UNKNOWN}"),
 }
 """By a sample's name: the column's type, and its value as the server prints it."""
-#: Samples whose type auto.create has no column for; they go into json columns that are there.
+#: Samples for whose type auto.create has no column type; they are written to existing json columns.
 AS_JSON: Mapping[str, str | None] = {
     "ARRAY of arrays": '[["a"],[]]',
     "MAP": '{"a":1,"b":2}',

@@ -1,4 +1,4 @@
-"""What a CDC source's configuration is taken for, refused for, and warned of."""
+"""Tests of a CDC source's config: its meaning, refusals and warnings."""
 
 from __future__ import annotations
 
@@ -54,26 +54,26 @@ def test_debeziums_config_is_read() -> None:
     assert connector.exactly_once_support({}) is None
 
 
-def test_a_session_prints_what_is_read_here() -> None:
+def test_the_session_prints_the_expected_text_forms() -> None:
     options = replicated.settings().connection.libpq()["options"]
     assert "-c datestyle=ISO,\\ MDY" in options
     assert "-c intervalstyle=iso_8601" in options
 
 
-def test_names_it_answers_to() -> None:
+def test_class_name_and_aliases() -> None:
     found = describe(PostgresCdcSource)
     assert found.class_name == "io.debezium.connector.postgresql.PostgresConnector"
     assert "PostgresConnector" in found.aliases
 
 
-def test_tables_are_chosen_by_schema_and_name() -> None:
+def test_tables_are_selected_by_schema_and_name() -> None:
     tables = replicated.settings(schema_exclude_list="audit.*", table_exclude_list=r"public\.tmp_.*").tables
     names = [("public", "a"), ("audit2", "a"), ("public", "tmp_1"), ("pg_catalog", "pg_class"),
              ("information_schema", "tables"), ("pg_toast", "pg_toast_1")]  # fmt: skip
     assert [tables.has(*name) for name in names] == [True, False, False, False, False, False]
 
 
-def test_columns_are_chosen() -> None:
+def test_columns_are_selected() -> None:
     columns = replicated.settings(column_exclude_list="public.a.text").columns
     assert [columns.has(f"public.a.{name}") for name in ("id", "text")] == [True, False]
 
@@ -98,7 +98,7 @@ def test_columns_are_chosen() -> None:
         ({"schema.name.adjustment.mode": "avro"}, "schema.name.adjustment.mode"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_key(more: dict[str, str | None], field: str) -> None:
+def test_invalid_settings_are_refused_with_their_key(more: dict[str, str | None], field: str) -> None:
     config = {name: value for name, value in {**CONFIG, **more}.items() if value is not None}
     (error,) = PostgresCdcSource().validate(config)
     assert error.field == field
@@ -125,7 +125,7 @@ def test_offsets_of_other_connectors_are_refused(
         PostgresCdcSource().alter_offsets(CONFIG, [(partition, offset)])
 
 
-def test_offsets_of_its_own_may_be_altered() -> None:
+def test_its_own_offsets_may_be_altered() -> None:
     offsets = [(PARTITION, None), (PARTITION, {"lsn_commit": 5}), (PARTITION, {"lsn": 5, "lsn_proc": 5, "txId": 1})]
     assert PostgresCdcSource().alter_offsets(CONFIG, offsets) is True
 

@@ -1,4 +1,6 @@
-"""Rows that are older than today's catalogue: the table was altered while the CDC source was stopped."""
+"""Tests of rows that are older than today's catalog: the table was altered while the CDC source was
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def database(tmp_database: str) -> Iterator[Database]:
 
 
 def told(database: Database, *while_stopped: str) -> tuple[list[Event], Driven]:
-    """What a source tells of statements that were run while it was stopped."""
+    """Return a source's events of statements that were run while it was stopped."""
     with Driven(database.config()) as run:
         run.drain()
     database.released()
@@ -31,12 +33,12 @@ def told(database: Database, *while_stopped: str) -> tuple[list[Event], Driven]:
 
 
 def optional_fields(run: Driven) -> list[set[str]]:
-    """Of the rows of each batch of records."""
+    """Return the optional fields of the rows in each batch of records."""
     rows = [batch.value_schema.fields[1].schema for batch in run.batches if batch.value_schema is not None]
     return [{field.name for field in row.fields if field.schema.optional} for row in rows]
 
 
-def test_a_null_from_before_not_null_stays_a_null(database: Database) -> None:
+def test_a_null_from_before_not_null_stays_null(database: Database) -> None:
     database.run("CREATE TABLE t (id int PRIMARY KEY, a int, s text, n numeric, ts timestamp)")
     events, run = told(
         database,
@@ -49,13 +51,13 @@ def test_a_null_from_before_not_null_stays_a_null(database: Database) -> None:
     nothing: dict[str, Any] = {"id": 1, "a": None, "s": None, "n": None, "ts": None}
     later = {"id": 1, "a": 5, "s": "x", "n": {"scale": 1, "value": b"\x0f"}, "ts": 1_709_164_800_000_000}
     assert events[:2] == [("c", {"id": 1}, None, nothing), ("u", {"id": 1}, None, later)]
-    # Behind the change they are required, and so what a deletion leaves open has a stand-in, as in Debezium.
+    # After the change the fields are required, so a deletion has a default for the missing value, as in Debezium.
     assert [event[0] for event in events[2:]] == ["c", "d", "tombstone"]
     assert events[3][2] == {"id": 1, "a": 0, "s": "", "n": {"scale": 0, "value": b"\0"}, "ts": 0}
     assert optional_fields(run) == [{"a", "s", "n", "ts"}, set()]
 
 
-def test_nulls_of_whole_rows_before_a_change_stay_nulls(database: Database) -> None:
+def test_nulls_of_whole_rows_before_a_change_stay_null(database: Database) -> None:
     database.run("CREATE TABLE t (id int PRIMARY KEY, a int)", "ALTER TABLE t REPLICA IDENTITY FULL",
                  "INSERT INTO t VALUES (1)")  # fmt: skip
     events, _ = told(database, "UPDATE t SET a = 5", "ALTER TABLE t ALTER a SET NOT NULL")
@@ -63,7 +65,7 @@ def test_nulls_of_whole_rows_before_a_change_stay_nulls(database: Database) -> N
 
 
 @pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
-def test_a_renamed_key_is_what_it_was(database: Database, identity: str) -> None:
+def test_a_renamed_key_keeps_its_earlier_name(database: Database, identity: str) -> None:
     database.run("CREATE TABLE t (junk int, id int, other int, v text, PRIMARY KEY (other, id))",
                  "ALTER TABLE t DROP junk", f"ALTER TABLE t REPLICA IDENTITY {identity}")  # fmt: skip
     events, _ = told(
@@ -81,7 +83,7 @@ def test_a_renamed_key_is_what_it_was(database: Database, identity: str) -> None
     ]  # fmt: skip
 
 
-def test_columns_that_came_went_and_changed_are_as_they_were(database: Database) -> None:
+def test_earlier_rows_have_the_columns_of_their_time(database: Database) -> None:
     database.run("CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL, b text NOT NULL)")
     events, _ = told(
         database,
@@ -99,7 +101,7 @@ def test_columns_that_came_went_and_changed_are_as_they_were(database: Database)
     ]
 
 
-def test_a_dropped_table_has_the_key_that_the_log_tells(database: Database) -> None:
+def test_a_dropped_table_has_the_key_in_the_log(database: Database) -> None:
     database.run("CREATE TYPE mood AS ENUM ('sad')", "CREATE TABLE t (id int PRIMARY KEY, m mood NOT NULL)",
                  "CREATE TABLE other (id int PRIMARY KEY)")  # fmt: skip
     events, _ = told(database, "INSERT INTO t VALUES (1, 'sad')", "DROP TABLE t", "DROP TYPE mood")
@@ -119,7 +121,7 @@ def test_a_dropped_table_has_the_key_that_the_log_tells(database: Database) -> N
         ("ALTER TABLE t DROP id, ADD id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "the column id"),
     ],
 )
-def test_a_key_that_nothing_tells_is_an_error(database: Database, then: str, why: str) -> None:
+def test_a_key_that_cannot_be_determined_is_an_error(database: Database, then: str, why: str) -> None:
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text)", "ALTER TABLE t REPLICA IDENTITY FULL",
                  "CREATE TABLE other (id int PRIMARY KEY)")  # fmt: skip
     with pytest.raises(ConfigError, match=why) as refused:
@@ -128,8 +130,8 @@ def test_a_key_that_nothing_tells_is_an_error(database: Database, then: str, why
     assert "REPLICA IDENTITY FULL" in str(refused.value)
 
 
-def test_a_key_that_is_older_than_the_rows_is_theirs(database: Database) -> None:
-    """Also one that was made anew with its column's type."""
+def test_a_key_older_than_the_rows_is_their_key(database: Database) -> None:
+    """Also a key that was recreated with its column's type."""
     database.run("CREATE TABLE t (a int, v text)", "ALTER TABLE t REPLICA IDENTITY FULL")
     events, _ = told(
         database,
@@ -142,7 +144,7 @@ def test_a_key_that_is_older_than_the_rows_is_theirs(database: Database) -> None
     assert [event[1] for event in events if event[1] is not None] == [{"a": 1}, {"a": 2}]
 
 
-def test_a_null_in_what_became_the_key_is_a_record_without_one(database: Database) -> None:
+def test_a_null_in_a_later_key_column_gives_a_record_without_a_key(database: Database) -> None:
     database.run("CREATE TABLE t (a int, v text)", "ALTER TABLE t REPLICA IDENTITY FULL")
     with Driven(database.config()) as run:
         run.drain()
@@ -156,8 +158,10 @@ def test_a_null_in_what_became_the_key_is_a_record_without_one(database: Databas
     ]
 
 
-def test_what_a_publication_does_not_send_is_warned_of(database: Database, caplog: pytest.LogCaptureFixture) -> None:
-    """A table that was made again is another table to it."""
+def test_tables_and_operations_that_a_publication_does_not_send_have_a_warning(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To a publication a recreated table is another table."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE u (id int PRIMARY KEY)",
                  "CREATE PUBLICATION dbz_publication FOR TABLE t, u WITH (publish = 'insert, update')")  # fmt: skip
     events, _ = told(database, "DROP TABLE t", "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")

@@ -1,4 +1,6 @@
-"""What a CDC source leaves out is told: rows that a policy hides, tables that inherit, names without a table."""
+"""Tests of reports about uncaptured data of a CDC source: rows that a policy hides, tables that inherit, names without
+a table.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from herdmesh.connect.errors import ConfigError
 from libs.connectors.tests.postgres.cdc_driving import Database, Driven
 
 
-def test_rows_that_a_policy_hides_are_not_left_out_in_silence(tmp_database: str) -> None:
+def test_rows_hidden_by_a_policy_are_not_left_out_silently(tmp_database: str) -> None:
     database = Database(tmp_database)
     role = f"{database.slot}_reader"
     database.run(
@@ -35,7 +37,7 @@ def test_rows_that_a_policy_hides_are_not_left_out_in_silence(tmp_database: str)
         database.close()
 
 
-def test_what_a_config_names_and_is_not_captured_is_warned_of(
+def test_uncaptured_tables_named_in_the_config_have_a_warning(
     tmp_database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = Database(tmp_database)

@@ -1,5 +1,6 @@
-"""Partitioned tables captured by the CDC source: named by themselves, by their partitions, or both, with partitions
-that come later."""
+"""Tests of partitioned tables captured by the CDC source: named by themselves, by their partitions, or both, with later
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def test_a_partition_alone_is_captured(database: Database) -> None:
          "name c.part there"),
     ],
 )  # fmt: skip
-def test_a_publication_that_sends_another_name_is_refused(
+def test_a_publication_with_another_name_is_refused(
     database: Database, config: dict[str, str], option: str, field: str, fix: str
 ) -> None:
     database.run(f"CREATE PUBLICATION dbz_publication FOR TABLE c.part WITH (publish_via_partition_root = {option})")
@@ -114,19 +115,19 @@ TREE = [
         ("", False, "", False),
     ],
 )
-def test_what_a_publication_is_made_of(chosen: str, via_root: bool, tables: str, needs_option: bool) -> None:
+def test_the_tables_of_a_publication(chosen: str, via_root: bool, tables: str, needs_option: bool) -> None:
     wanted = Trees(TREE).wanted(lambda _, name: name in chosen.split(), via_root=via_root)
     assert bool(wanted.roots) == needs_option
     assert sorted(one.name for one in wanted.members(via_root=needs_option)) == sorted(tables.split())
 
 
-def test_partitions_are_published_one_by_one_beside_a_table_that_is_sent_as_itself() -> None:
+def test_partitions_are_published_separately_beside_a_table_sent_under_its_own_name() -> None:
     other = [Relation(7, "t", "whole", "p", None), Relation(8, "t", "piece", "r", 7)]
     wanted = Trees([*TREE, *other]).wanted(lambda _, name: name in ("root", "piece"), via_root=False)
     assert sorted(one.name for one in wanted.members(via_root=True)) == ["piece", "root"]
 
 
-def test_a_table_without_partitions_is_captured_by_what_they_are_likely_called() -> None:
+def test_a_table_without_partitions_is_captured_by_their_likely_name() -> None:
     empty = Trees([Relation(1, "s", "part", "p", None)])
     assert empty.wanted(lambda _, name: name == "part", via_root=False).roots
     assert empty.wanted(lambda _, name: name.startswith("part"), via_root=False).wholes

@@ -1,4 +1,4 @@
-"""Positions as the log orders changes, and offsets as they are stored: ours and Debezium's."""
+"""Tests of positions in the log's order of changes, and of stored offsets: ours and Debezium's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ aheads = st.dictionaries(st.text(max_size=6), st.builds(Ahead, positions, positi
 
 
 @given(positions, aheads, st.booleans())
-def test_an_offset_says_what_was_put_into_it(position: Position, ahead: dict[str, Ahead], is_snapshot: bool) -> None:
+def test_an_offset_round_trips(position: Position, ahead: dict[str, Ahead], is_snapshot: bool) -> None:
     offset = offset_of(position, LastChange(1, 2, 3), ahead, is_snapshot=is_snapshot)
     stored = offsets_topic.decode_value(offsets_topic.encode_value(offset))
     assert stored is not None
@@ -36,10 +36,10 @@ def test_an_offset_says_what_was_put_into_it(position: Position, ahead: dict[str
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.data())
-def test_a_position_covers_the_changes_before_it_and_no_other(counts: list[int], data: st.DataObject) -> None:
+def test_a_position_covers_exactly_the_changes_before_it(counts: list[int], data: st.DataObject) -> None:
     changes = [(100 * number, event) for number, count in enumerate(counts, 1) for event in range(1, count + 1)]
     done = data.draw(st.integers(0, len(changes)))
-    # As it is after a change, or after the commit, which lies before the next one's.
+    # The position after a change, or after the commit, which is before the next commit.
     reached = [Position(*changes[done - 1])] if done else [Position(0), Position(100)]
     if done and (done == len(changes) or changes[done][0] != changes[done - 1][0]):
         reached += [Position(changes[done - 1][0] + 1), Position(changes[done - 1][0] + 100)]
@@ -68,7 +68,7 @@ def test_offsets_have_debeziums_keys() -> None:
         ({"lsn": 9, "snapshot": "INITIAL", "snapshot_completed": True}, Stored(Position(9), {}, False)),
     ],
 )
-def test_debeziums_offsets_are_gone_on_from(offset: dict[str, Any], wanted: Stored) -> None:
+def test_a_task_continues_from_debeziums_offsets(offset: dict[str, Any], wanted: Stored) -> None:
     assert read(offset) == wanted
 
 
@@ -78,15 +78,15 @@ def test_debeziums_offsets_are_gone_on_from(offset: dict[str, Any], wanted: Stor
      {"lsn_commit": 1, "ahead": "no"}, {"lsn_commit": 1, "ahead": '{"a":[1,2,3]}'},
      {"lsn_commit": 1, "ahead": '{"a":[1,2,3,-4]}'}, {"lsn_commit": 1, "ahead": "[1]"}, {"lsn_commit": 1, "ahead": 5}],
 )  # fmt: skip
-def test_what_is_no_position_is_refused(offset: dict[str, Any]) -> None:
+def test_an_offset_without_a_position_is_refused(offset: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="source offset"):
         read(offset)
 
 
 @given(lsns)
-def test_places_in_the_log_are_written_as_postgresql_does(lsn: int) -> None:
+def test_log_positions_have_postgresqls_form(lsn: int) -> None:
     assert lsn_of(lsn_text(lsn)) == lsn
 
 
-def test_a_place_in_the_log() -> None:
+def test_parsing_of_log_positions() -> None:
     assert (lsn_text(0x16B3748), lsn_of("1/A")) == ("0/16B3748", (1 << 32) + 10)

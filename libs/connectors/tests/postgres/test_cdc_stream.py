@@ -1,5 +1,6 @@
-"""Changes put together to chunks, and chunks to batches: whatever the log has and wherever a run is cut, each change's
-record is there once and in its place."""
+"""Tests of assembling changes to chunks, and chunks to batches: for any log and any cut of a run, each change has its
+record once and in order.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +37,9 @@ from libs.connectors.tests.postgres import replicated
 from libs.connectors.tests.postgres.replicated import message
 
 TABLES = ("a", "b", "c")
-"""The last is not captured."""
+"""The last table is not captured."""
 Seen = list[tuple[str, Any, Any]]
-"""Operation (`tombstone` too), key, and what was written."""
+"""Operation (also `tombstone`), key, and the written value."""
 
 
 @dataclass
@@ -47,12 +48,12 @@ class Log:
 
     transactions: Sequence[Sequence[tuple[str, str, int, int]]]
     idle: int = 1
-    """Behind every so many transactions comes a keepalive."""
+    """Number of transactions between keepalives."""
     added: int = 0
-    """Behind so many transactions the tables have a column more."""
+    """Number of transactions after which the tables have another column."""
 
     def frames(self, start: int) -> Iterator[tuple[int, bytes]]:
-        """As a server sends them to who begins at a place; b"" = a keepalive."""
+        """Return the frames that a server sends from a position on; b"" = a keepalive."""
         told: set[Relation] = set()
         number = 0
         for place, changes in enumerate(self.transactions, 1):
@@ -73,14 +74,14 @@ class Log:
                 yield final + 80, b""
 
     def relation(self, table: str, place: int) -> Relation:
-        """What a table is like in a transaction."""
+        """Return the description of a table in a transaction."""
         found = replicated.relation(TABLES.index(table) + 1, table)
         if self.added and place > self.added:
             found = found._replace(columns=(*found.columns, found.columns[1]._replace(name="more")))
         return found
 
     def expected(self) -> dict[str, Seen]:
-        """The records that each topic is to have."""
+        """Return the records that each topic must have."""
         found: dict[str, Seen] = defaultdict(list)
         number = 0
         for changes in self.transactions:
@@ -117,7 +118,7 @@ def _change(relation: Relation, of: tuple[str, str, int, int], number: int) -> C
 
 @dataclass
 class Run:
-    """A task between two crashes: what it hands over, from a stored offset on."""
+    """A task between two crashes: its batches, from a stored offset on."""
 
     log: Log
     to: CdcSettings
@@ -144,7 +145,7 @@ class Run:
 
 
 def seen_in(batches: Sequence[SourceBatch]) -> dict[str, Seen]:
-    """The records by topic."""
+    """Return the records by topic."""
     found: dict[str, Seen] = defaultdict(list)
     for batch in batches:
         for key, value in zip(batch.keys, batch.values, strict=True):
@@ -181,8 +182,8 @@ logs = st.builds(
 
 @settings(max_examples=300)
 @given(logs, st.integers(1, 9), st.lists(st.integers(0, 4), max_size=8))
-def test_wherever_runs_are_cut_each_change_has_its_record_once(log: Log, changes_max: int, cuts: Sequence[int]) -> None:
-    """A cut leaves the first so many batches of a run committed. The last run is not cut."""
+def test_each_change_has_its_record_once_wherever_runs_are_cut(log: Log, changes_max: int, cuts: Sequence[int]) -> None:
+    """At a cut the first batches of a run are committed. The last run is not cut."""
     to = replicated.settings(max_batch_size=str(changes_max))
     committed: list[SourceBatch] = []
     offset: Mapping[str, Any] | None = None
@@ -201,8 +202,8 @@ def test_wherever_runs_are_cut_each_change_has_its_record_once(log: Log, changes
 
 
 @given(logs, st.integers(1, 9))
-def test_no_offset_is_ahead_of_its_records_without_tombstones_too(log: Log, changes_max: int) -> None:
-    """And with other settings from run to run, as an edit of the config has it."""
+def test_no_offset_is_ahead_of_its_records_without_tombstones(log: Log, changes_max: int) -> None:
+    """In addition the settings change from run to run, as after an edit of the config."""
     committed: list[SourceBatch] = []
     offset: Mapping[str, Any] | None = None
     for number in range(50):
@@ -216,13 +217,13 @@ def test_no_offset_is_ahead_of_its_records_without_tombstones_too(log: Log, chan
     assert {topic: without_tombstones(records) for topic, records in wanted.items()} == seen
 
 
-def test_mixed_tables_make_one_batch_each() -> None:
+def test_mixed_tables_give_one_batch_each() -> None:
     mixed = [[("a", "insert", at, 0), ("b", "insert", at, 0)] for at in range(500)]
     batches = list(Run(Log(mixed, idle=1_000), replicated.settings(), None))
     assert [(batch.topic, len(batch)) for batch in batches] == [("app.public.a", 500), ("app.public.b", 500)]
 
 
-def test_deletions_make_one_batch_and_their_tombstones_another() -> None:
+def test_deletions_give_one_batch_and_their_tombstones_another() -> None:
     batches = list(Run(Log([[("a", "delete", at, 0) for at in range(300)]]), replicated.settings(), None))
     assert [(len(batch), batch.value_schema is None) for batch in batches] == [(300, False), (300, True)]
     first, last = (batch.source_offset for batch in batches)
@@ -232,7 +233,7 @@ def test_deletions_make_one_batch_and_their_tombstones_another() -> None:
     assert (last["lsn_commit"], "ahead" in last) == (1_080, False)
 
 
-def test_a_key_that_comes_again_waits_for_its_tombstone() -> None:
+def test_a_reused_key_waits_for_its_tombstone() -> None:
     log = Log([[("a", "delete", 1, 0), ("a", "insert", 2, 0), ("a", "insert", 1, 0)]])
     batches = list(Run(log, replicated.settings(), None))
     assert [[one[:2] for one in seen_in([batch])["app.public.a"]] for batch in batches] == [
@@ -248,7 +249,7 @@ def test_a_table_with_another_column_has_another_schema() -> None:
 
 
 def stream(frames: Sequence[Decoded], to: CdcSettings, key: Sequence[str] = ("id",)) -> list[SourceBatch]:
-    """What becomes of these messages, in one transaction."""
+    """Return the batches of these messages, in one transaction."""
     assembler = Assembler(Position(0), {}, lambda relation: replicated.table(relation, to, key), to)
     batches: list[SourceBatch] = []
     for one in (Begin(90, 0, 5), *frames, Commit(90, 95, 0)):
@@ -258,7 +259,7 @@ def stream(frames: Sequence[Decoded], to: CdcSettings, key: Sequence[str] = ("id
     return [*batches, *Events(to).of_chunk(assembler.chunk())]
 
 
-def test_an_event_has_debeziums_shape() -> None:
+def test_an_event_has_debeziums_form() -> None:
     to = replicated.settings()
     (batch,) = stream([replicated.relation(1, "a"), Change(INSERT, 1, None, False, [b"4", None])], to)
     event = replicated.plain(batch.values[0])
@@ -279,7 +280,7 @@ def test_an_event_has_debeziums_shape() -> None:
     }  # fmt: skip
 
 
-def test_a_key_that_changes_is_a_deletion_and_a_creation_that_name_each_other() -> None:
+def test_a_changed_key_is_a_deletion_and_a_creation_that_name_each_other() -> None:
     moved = Change(UPDATE, 1, [b"4", None], False, [b"5", b"x"])
     records, tombstones = stream([replicated.relation(1, "a"), moved], replicated.settings())
     assert [(replicated.plain(key), replicated.plain(value)["op"]) for key, value in
@@ -290,7 +291,7 @@ def test_a_key_that_changes_is_a_deletion_and_a_creation_that_name_each_other() 
     assert list(map(replicated.plain, tombstones.keys)) == [{"id": 4}]
 
 
-def test_whole_old_rows_are_told_and_fill_in_what_was_left_out() -> None:
+def test_whole_old_rows_are_sent_and_fill_in_unchanged_values() -> None:
     relation = replicated.relation(1, "a", identity="f", key=("id", "text"))
     update = Change(UPDATE, 1, [b"4", b"long"], True, [b"4", Toast.UNCHANGED])
     (batch,) = stream([relation, update], replicated.settings())
@@ -298,13 +299,13 @@ def test_whole_old_rows_are_told_and_fill_in_what_was_left_out() -> None:
     assert (event["op"], event["before"], event["after"]) == ("u", {"id": 4, "text": "long"}, {"id": 4, "text": "long"})
 
 
-def test_a_value_that_was_left_out_has_a_placeholder() -> None:
+def test_an_unsent_value_has_a_placeholder() -> None:
     update = Change(UPDATE, 1, None, False, [b"4", Toast.UNCHANGED])
     (batch,) = stream([replicated.relation(1, "a"), update], replicated.settings(unavailable_value_placeholder="?"))
     assert replicated.plain(batch.values[0])["after"] == {"id": 4, "text": "?"}
 
 
-def test_a_table_without_a_key_has_records_without() -> None:
+def test_a_table_without_a_key_has_records_without_a_key() -> None:
     relation = replicated.relation(1, "a", identity="f", key=("id", "text"))
     (batch,) = stream([relation, Change(DELETE, 1, [b"4", b"x"], True, None)], replicated.settings(), ())
     assert (batch.keys, batch.key_schema, len(batch)) == ((), None, 1)
@@ -317,7 +318,7 @@ def test_the_key_of_an_index_identity_is_the_index() -> None:
     assert replicated.plain(batches[0].values[0])["before"] == {"id": 0, "text": "x"}
 
 
-def test_truncations_are_told_where_they_are_asked_for() -> None:
+def test_truncations_are_sent_if_configured() -> None:
     frames = [
         replicated.relation(1, "a"), replicated.relation(2, "b"), Change(INSERT, 1, None, False, [b"1", b"x"]),
         Truncate((1, 2), False, False), Change(INSERT, 1, None, False, [b"2", b"y"]),
@@ -332,6 +333,6 @@ def test_truncations_are_told_where_they_are_asked_for() -> None:
     assert told("c") == [("a", "t"), ("b", "t")]
 
 
-def test_a_change_of_a_table_nobody_described_is_refused() -> None:
+def test_a_change_of_an_undescribed_table_is_refused() -> None:
     with pytest.raises(DataError, match="not described"):
         stream([Change(INSERT, 1, None, False, [b"1", b"x"])], replicated.settings())

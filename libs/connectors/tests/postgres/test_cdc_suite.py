@@ -1,5 +1,6 @@
-"""The standard suite that authors are given, applied to change data capture, on a real server: changes in the log, and
-rows that were there before."""
+"""The standard suite for authors, applied to change data capture, on a real server: changes in the log, and rows that
+existed before.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from libs.connectors.tests.postgres.cdc_driving import Database
 
 
 class RowsWorld(SourceWorld):
-    """A table, a slot and a publication. What is there when the first run begins comes by the snapshot."""
+    """A table, a slot and a publication. Rows that exist when the first run begins come from the snapshot."""
 
     def __init__(self, folder: Path, dsn: str) -> None:
         super().__init__(folder)
@@ -58,7 +59,9 @@ class RowsWorld(SourceWorld):
 
 
 class ChangesWorld(RowsWorld):
-    """The slot is there before the first row, so all of them come from the log: two transactions, of several chunks."""
+    """The slot exists before the first row, so all rows come from the log: two transactions, of several
+    chunks.
+    """
 
     def __init__(self, folder: Path, dsn: str) -> None:
         super().__init__(folder, dsn)
@@ -79,7 +82,7 @@ class ChangesWorld(RowsWorld):
 
 
 class OnTheServer:
-    """The test's own database."""
+    """Base class with the test's own database."""
 
     @pytest.fixture
     def outside(self, tmp_database: str) -> str:

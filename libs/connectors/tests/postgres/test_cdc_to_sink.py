@@ -1,4 +1,6 @@
-"""Changes of one PostgreSQL into another: CDC source, ExtractField, a converter there and back, PostgreSQL sink."""
+"""Tests of changes of one PostgreSQL written to another: CDC source, ExtractField, a converter in both directions,
+PostgreSQL sink.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def converter(role: str, *, schemas: bool) -> JsonConverter:
 
 
 def moved(run: Driven, *, schemas: bool) -> list[tuple[Schema | None, Any, Schema | None, Any]]:
-    """The rows after each change that a run told, as a sink reads them from a topic."""
+    """Return the rows after each change of a run, as a sink reads them from a topic."""
     key_converter, value_converter = converter("key", schemas=schemas), converter("value", schemas=schemas)
     found: list[tuple[Schema | None, Any, Schema | None, Any]] = []
     for batch in run.batches:
@@ -54,7 +56,7 @@ def put(sink: sink_driver.Driven, records: Sequence[tuple[Schema | None, Any, Sc
 
 
 def difference(database: Database) -> list[dict[str, Any]]:
-    """Rows of either table that the other has not, as JSON."""
+    """Return rows of either table that the other lacks, as JSON."""
     question = (
         "SELECT to_jsonb(one)::text FROM {} one "
         "WHERE to_jsonb(one)::text NOT IN (SELECT to_jsonb(other)::text FROM {} other)"
@@ -89,7 +91,7 @@ def test_unchanged_values_stay_in_the_target(
     assert difference(database) == []
 
 
-def test_of_a_row_that_is_missing_nothing_is_made_up(database: Database) -> None:
+def test_a_partial_row_missing_in_the_target_is_refused(database: Database) -> None:
     fill(database, required=False)
     database.run("CREATE TABLE target (LIKE t INCLUDING ALL)")
     with Driven(database.config(snapshot_mode="never")) as run:
@@ -104,7 +106,7 @@ def test_of_a_row_that_is_missing_nothing_is_made_up(database: Database) -> None
     assert difference(database) == []
 
 
-def test_rows_of_one_batch_keep_each_their_own(database: Database) -> None:
+def test_rows_of_one_batch_keep_their_own_unchanged_values(database: Database) -> None:
     """Whole rows, partial ones of two kinds, and a deletion, of the same keys in one batch."""
     schema = Schema(
         "STRUCT", fields=(("a", Schema("STRING", True)), ("b", Schema("STRING", True)), ("n", Schema("INT32")))
@@ -125,8 +127,8 @@ def test_rows_of_one_batch_keep_each_their_own(database: Database) -> None:
     ]  # fmt: skip
 
 
-def test_decimals_that_json_has_as_numbers_stay(database: Database) -> None:
-    """decimal.format=NUMERIC without schemas: doubles, and the last 64 bits of whole numbers."""
+def test_unchanged_decimals_stay_when_json_has_them_as_numbers(database: Database) -> None:
+    """decimal.format=NUMERIC without schemas: doubles, and the last 64 bits of integers."""
     database.run("CREATE TABLE target (id int PRIMARY KEY, a numeric(90,2), b numeric(90,0), c numeric(9,1)[], v text)",
                  "INSERT INTO target VALUES (1, 3.5, 7, '{1.5}', 'old')")  # fmt: skip
     decimals = [decimal_schema(scale, optional=True) for scale in (2, 0, 1)]
@@ -144,7 +146,7 @@ def test_decimals_that_json_has_as_numbers_stay(database: Database) -> None:
 
 
 @pytest.mark.parametrize("raw", [RAW, base64.b64encode(RAW).decode()], ids=["with schemas", "without"])
-def test_a_number_that_flatten_made_two_columns_of_stays_whole(database: Database, raw: bytes | str) -> None:
+def test_an_unchanged_number_that_flatten_divided_into_two_columns_stays(database: Database, raw: bytes | str) -> None:
     database.run('CREATE TABLE target (id int PRIMARY KEY, "n.scale" int, "n.value" bytea, other_scale int)',
                  "INSERT INTO target VALUES (1, 3, '\\x07', 4), (2, 3, '\\x07', 4)")  # fmt: skip
     fields = (("id", Schema("INT32")), ("n.scale", Schema("INT32")), ("n.value", Schema("BYTES")),
@@ -159,7 +161,7 @@ def test_a_number_that_flatten_made_two_columns_of_stays_whole(database: Databas
     assert database.rows("TABLE target ORDER BY id") == [(1, 3, b"\7", 0), (2, 0, b"\1", 5)]
 
 
-def test_without_a_placeholder_and_for_new_rows_values_are_written(database: Database) -> None:
+def test_placeholder_values_are_written_without_a_placeholder_setting_or_for_new_rows(database: Database) -> None:
     schema = Schema("STRUCT", fields=(("id", Schema("INT32")), ("a", Schema("STRING"))))
     database.run("CREATE TABLE target (id int, a text)")
     record = sink_driver.struct(schema, (1, "__debezium_unavailable_value"))

@@ -1,4 +1,6 @@
-"""Texts of PostgreSQL's to the values of events: by the manual's rules, and for every type what Debezium calls it."""
+"""Tests of converting PostgreSQL's texts to event values: by the manual's rules, and with Debezium's
+name for every type.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ TEXTS = PgType(1009, "text[]", element=PgType(25, "text"))
 
 
 def read(type: PgType, *texts: str | None, **modes: str) -> list[Any]:
-    """The values, each of which fits the schema."""
+    """Return the values, each checked against the schema."""
     reading = reading_of(type, Modes(**modes), {99: ("sad", "happy")}, optional=True)
     values = reading.values([None if text is None else text.encode() for text in texts])
     for value in values:
@@ -135,7 +137,7 @@ def test_schemas_carry_their_parameters() -> None:
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
-def test_what_no_decimal_holds_is_refused_with_the_key(text: str) -> None:
+def test_a_value_that_no_decimal_holds_is_refused_with_the_key(text: str) -> None:
     with pytest.raises(DataError, match=r"decimal\.handling\.mode=double or string"):
         read(PgType(1700, "numeric", NUMERIC_10_2), "1.00", text)
 
@@ -152,7 +154,7 @@ def test_dates(day: date) -> None:
 
 @given(st.integers(-2_000_000, 2_900_000))
 def test_dates_beyond_pythons_calendar_repeat_every_400_years(days: int) -> None:
-    """A Gregorian date comes again after 146,097 days."""
+    """The Gregorian calendar repeats after 146,097 days."""
     inside = days % 146_097
     day = EPOCH.date() + timedelta(days=inside)
     year = day.year + (days - inside) // 146_097 * 400
@@ -161,7 +163,7 @@ def test_dates_beyond_pythons_calendar_repeat_every_400_years(days: int) -> None
 
 
 def _shown(moment: datetime | time) -> str:
-    """As PostgreSQL does: no zeros at the end of a fraction."""
+    """Format like PostgreSQL: no zeros at the end of a fraction."""
     text = str(moment.replace(tzinfo=None))
     return text.rstrip("0") if "." in text else text
 
@@ -176,7 +178,7 @@ def test_timestamps(moment: datetime) -> None:
     assert datetime.fromisoformat(zoned) == moment.replace(tzinfo=UTC)
 
 
-def test_timestamps_far_away() -> None:
+def test_timestamps_beyond_pythons_calendar() -> None:
     zoned = PgType(1184, "timestamptz")
     assert read(zoned, "0044-03-15 12:00:00+00 BC", "10000-01-01 00:00:00+00", "infinity", "-infinity") == [
         "-0043-03-15T12:00:00Z", "+10000-01-01T00:00:00Z", "infinity", "-infinity",
@@ -235,12 +237,12 @@ def test_lines_of_copy(cells: Sequence[str | None]) -> None:
      (PgType(1184, "timestamptz"), "2026-11-22 11:00:00+02"), (PgType(1266, "timetz"), "11:00:00"),
      (INTS, "1,2"), (PgType(7, "hstore"), "a=>1")],
 )  # fmt: skip
-def test_what_is_no_such_text_is_shown(type: PgType, text: str) -> None:
+def test_an_invalid_text_is_shown_in_the_error(type: PgType, text: str) -> None:
     with pytest.raises(DataError, match="is no"):
         read(type, text)
 
 
-def test_structs_are_of_their_schema() -> None:
+def test_structs_have_the_schemas_form() -> None:
     (point,) = read(PgType(600, "point"), "(0,0)")
     assert isinstance(point, Struct)
 
@@ -253,10 +255,8 @@ def test_structs_are_of_their_schema() -> None:
         (PgType(1114, "timestamp"), "294276-12-31 23:59:59.999999", "time.precision.mode=connect"),
     ],
 )
-def test_what_has_more_microseconds_than_64_bits_is_told_with_the_mode_that_has_room(
-    type: PgType, text: str, fix: str
-) -> None:
-    """Debezium's numbers begin anew there."""
+def test_microseconds_beyond_64_bits_are_refused_with_the_mode_that_fits(type: PgType, text: str, fix: str) -> None:
+    """Debezium's numbers overflow there."""
     for kind, written in ((type, text), (PgType(0, f"{type.name}[]", element=type), f'{{"{text}"}}')):
         with pytest.raises(DataError, match=f"{text} has more microseconds than 64 bits: write {fix}"):
             read(kind, written)

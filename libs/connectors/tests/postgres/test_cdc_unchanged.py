@@ -1,5 +1,6 @@
-"""Unchanged out-of-line values: their placeholder for every type that can be out of line, on a real server, with each
-replica identity and each handling mode."""
+"""Tests of unchanged out-of-line values: their placeholder for every type that can be out of line, on a real server,
+with each replica identity and each handling mode.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def database(tmp_database: str) -> Iterator[Database]:
 
 
 def shown(value: Any) -> Any:
-    """A value with structs as dicts, and points without their bytes."""
+    """Return a value with structs as dicts, and points without their bytes."""
     if isinstance(value, list):
         return [shown(one) for one in cast("list[Any]", value)]
     if isinstance(value, Struct):
@@ -70,7 +71,7 @@ def test_every_type_has_a_placeholder_that_fits_its_schema(database: Database, m
     assert shown(after) == {"id": 1, "n0": 1} | wanted | others
 
 
-def test_whole_identities_have_the_values(database: Database) -> None:
+def test_full_replica_identities_have_the_values(database: Database) -> None:
     fill(database, required=True)
     database.run("ALTER TABLE t REPLICA IDENTITY FULL")
     with Driven(database.config()) as run:
@@ -79,7 +80,7 @@ def test_whole_identities_have_the_values(database: Database) -> None:
         assert run.drain() == [("u", {"id": 1}, read, read | {"n0": 1})]
 
 
-def test_a_key_that_is_out_of_line_is_known(database: Database) -> None:
+def test_an_out_of_line_key_is_known(database: Database) -> None:
     """The server sends it as the row's identity before the change."""
     long = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 80) i)"
     database.run(
@@ -95,7 +96,7 @@ def test_a_key_that_is_out_of_line_is_known(database: Database) -> None:
         ]  # fmt: skip
 
 
-def test_the_placeholder_may_be_given_as_bytes(database: Database) -> None:
+def test_the_placeholder_may_be_configured_as_bytes(database: Database) -> None:
     fill(database, required=False)
     with Driven(database.config(snapshot_mode="never", unavailable_value_placeholder="hex:00ff41")) as run:
         run.drain()
@@ -105,7 +106,7 @@ def test_the_placeholder_may_be_given_as_bytes(database: Database) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hex:", "hex:0g"])
-def test_a_placeholder_that_is_nothing_is_refused(text: str) -> None:
+def test_an_empty_or_invalid_placeholder_is_refused(text: str) -> None:
     database = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "app"}
     with pytest.raises(ConfigError) as refused:
         settings_of({**database, "unavailable.value.placeholder": text})

@@ -1,4 +1,4 @@
-"""Connections to a real server: who is refused, with which key, and what passes by itself."""
+"""Tests of connections to a real server: refusals with their key, and transient errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def settings(tmp_database: str) -> ConnectionSettings:
 
 @pytest.fixture
 def bob(settings: ConnectionSettings) -> Iterator[ConnectionSettings]:
-    """Somebody who needs a password, and has it."""
+    """Yield settings of a user who needs a password, and has it."""
     with connect(settings) as connection:
         connection.execute(f"CREATE ROLE {PASSWORDS_ROLE}".encode())
         connection.execute(f"CREATE ROLE common_bob LOGIN PASSWORD 'right-one' IN ROLE {PASSWORDS_ROLE}".encode())
@@ -37,7 +37,7 @@ def bob(settings: ConnectionSettings) -> Iterator[ConnectionSettings]:
         connection.execute(f"DROP ROLE common_bob, {PASSWORDS_ROLE}".encode())
 
 
-def test_a_connection_speaks_utf8_and_is_named(settings: ConnectionSettings) -> None:
+def test_a_connection_uses_utf8_and_has_an_application_name(settings: ConnectionSettings) -> None:
     with connect(settings) as connection:
         row = connection.execute("SELECT current_setting('application_name'), 'é'::text").fetchone()
         assert row == ("herdmesh", "é")
@@ -45,7 +45,7 @@ def test_a_connection_speaks_utf8_and_is_named(settings: ConnectionSettings) -> 
         assert connection.execute("SELECT current_setting('application_name')").fetchone() == ("mine",)
 
 
-def test_who_is_refused_is_told_the_key(settings: ConnectionSettings, bob: ConnectionSettings) -> None:
+def test_a_refused_login_is_reported_with_the_key(settings: ConnectionSettings, bob: ConnectionSettings) -> None:
     connect(bob).close()
     refused = {
         "connection.password": replace(bob, password="wrong-one"),
@@ -60,7 +60,7 @@ def test_who_is_refused_is_told_the_key(settings: ConnectionSettings, bob: Conne
         assert "wrong-one" not in str(caught.value)
 
 
-def test_tls_that_the_server_has_not_is_a_matter_of_the_url(settings: ConnectionSettings) -> None:
+def test_tls_that_the_server_lacks_is_an_error_of_the_url(settings: ConnectionSettings) -> None:
     with pytest.raises(ConfigError, match="server does not support SSL") as caught:
         connect(replace(settings, parameters={"sslmode": "require"}))
     assert caught.value.field == "connection.url"
@@ -68,14 +68,14 @@ def test_tls_that_the_server_has_not_is_a_matter_of_the_url(settings: Connection
         connect(replace(settings, parameters={"sslmode": "odd"}))
 
 
-def test_a_server_that_is_away_is_asked_again(settings: ConnectionSettings) -> None:
+def test_an_unreachable_server_is_retriable(settings: ConnectionSettings) -> None:
     with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # taken, and not listening
+        nobody.bind(("127.0.0.1", 0))  # bound, and not listening
         with pytest.raises(RetriableError, match="takes no connection now"):
             connect(replace(settings, port=str(nobody.getsockname()[1])))
 
 
-def test_a_connection_that_is_cut_off_is_asked_again(settings: ConnectionSettings) -> None:
+def test_a_broken_connection_is_retriable(settings: ConnectionSettings) -> None:
     with connect(settings) as admin, connect(settings) as cut:
         admin.execute("SELECT pg_terminate_backend(%s)", (cut.info.backend_pid,))
         with pytest.raises(RetriableError, match="looking"), errors_translated("looking"):
@@ -94,7 +94,9 @@ def test_a_connection_that_is_cut_off_is_asked_again(settings: ConnectionSetting
         ("SET statement_timeout = 1; SELECT pg_sleep(9)", RetriableError),
     ],
 )
-def test_what_the_server_says(settings: ConnectionSettings, statement: str, kind: type[Exception]) -> None:
+def test_the_servers_errors_are_translated_by_meaning(
+    settings: ConnectionSettings, statement: str, kind: type[Exception]
+) -> None:
     with (
         connect(settings) as connection,
         pytest.raises(ConnectError, match="looking: ") as caught,

@@ -1,4 +1,6 @@
-"""Columns of an earlier relation found in today's catalogue: renamed, altered, dropped and added ones, and doubt."""
+"""Tests of matching an earlier relation's columns to today's catalog: renamed, altered, dropped and added ones, and
+ambiguous cases.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ LENGTHS = {INT: 4, TEXT: -1, BIG: 8}
 
 
 def columns(*described: str) -> list[Column]:
-    """Of `id int`."""
+    """Return columns for texts like `id int`."""
     named = (one.split() for one in described)
     return [Column(name, {"int": INT, "text": TEXT, "big": BIG}[kind], -1, True) for name, kind in named]
 
 
 def today(*described: str) -> list[Attribute]:
-    """Of `id int`, and `- int` for one that was dropped."""
+    """Return attributes for texts like `id int`, and `- int` for a dropped one."""
     found: list[Attribute] = []
     for number, (one, column) in enumerate(zip(described, columns(*described), strict=True), 1):
         kind = 0 if one.startswith("-") else column.type_oid
@@ -47,7 +49,7 @@ def test_a_column_is_found_by_its_place(then: list[str], now: list[str], key: in
     assert again == Found({key: found} if found else {}, () if found else (key,), ())
 
 
-def test_two_explanations_are_none() -> None:
+def test_a_column_with_two_explanations_is_unclear() -> None:
     """The column was dropped and another added, or one was dropped before and it was renamed."""
     again = found_again(columns("a int"), today("- int", "b int"), [2], LENGTHS, may_leave_out=False)
     assert again == Found({}, (), (2,))
@@ -60,8 +62,8 @@ def test_a_publication_may_leave_columns_out() -> None:
 
 
 @given(st.data())
-def test_without_doubt_what_is_said_is_what_happened(data: st.DataObject) -> None:
-    """A table is altered step by step; no column that is told as found is told wrongly."""
+def test_every_match_without_ambiguity_is_right(data: st.DataObject) -> None:
+    """A table is altered step by step; no matched column is matched wrongly."""
     kinds = st.sampled_from(["int", "text", "big"])
     table: list[tuple[str, str, bool]] = [
         (f"c{at}", data.draw(kinds), False) for at in range(data.draw(st.integers(1, 5)))

@@ -1,4 +1,4 @@
-"""URLs of databases, as the Java driver reads them, in libpq's settings."""
+"""Tests of translating database URLs, read like by the Java driver, to libpq's settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEY = "connection.url"
          {"host": "h", "port": "1", "dbname": "db", "user": "u", "password": "p@", "sslmode": "require"}),
     ],
 )  # fmt: skip
-def test_where_a_database_is(url: str, settings: dict[str, str]) -> None:
+def test_hosts_ports_and_databases(url: str, settings: dict[str, str]) -> None:
     assert jdbc_url.read(KEY, url) == settings
 
 
@@ -48,7 +48,7 @@ def test_where_a_database_is(url: str, settings: dict[str, str]) -> None:
         ("reWriteBatchedInserts=true&prepareThreshold=0", {}),
     ],
 )  # fmt: skip
-def test_parameters_that_mean_the_same(query: str, settings: dict[str, str]) -> None:
+def test_parameters_with_the_same_meaning(query: str, settings: dict[str, str]) -> None:
     found = jdbc_url.read(KEY, f"jdbc:postgresql://h/db?{query}")
     assert {name: value for name, value in found.items() if name not in ("host", "port", "dbname")} == settings
 
@@ -65,7 +65,7 @@ def test_parameters_that_mean_the_same(query: str, settings: dict[str, str]) -> 
         ("postgresql://h/db?nonsense=1", "cannot be read"),
     ],
 )
-def test_what_is_not_built_is_refused_with_the_key_and_a_fix(url: str, said: str) -> None:
+def test_unsupported_parameters_are_refused_with_the_key_and_a_fix(url: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
         jdbc_url.read(KEY, url)
     assert caught.value.field == KEY
@@ -75,7 +75,7 @@ def test_what_is_not_built_is_refused_with_the_key_and_a_fix(url: str, said: str
 @pytest.mark.parametrize(
     "url", ["postgresql://u:gehe%im@h/db", "postgresql://u:geheim@[::1]x/db", "jdbc:postgresql://u:geheim@h/db"]
 )
-def test_what_cannot_be_read_is_not_shown(url: str) -> None:
+def test_errors_do_not_show_an_unreadable_url(url: str) -> None:
     with pytest.raises(ConfigError) as told:
         jdbc_url.read(KEY, url)
     assert "gehe" not in f"{told.value} {told.value.fix}"
@@ -99,8 +99,8 @@ _passwords = st.lists(st.sampled_from([*"@/?:;&#%=,1x", "%40", "//"]), max_size=
     )),
     _passwords,
 )  # fmt: skip
-def test_no_part_of_a_password_is_shown_of_a_url_with_signs_in_it(form: str, password: str) -> None:
-    """Neither by what refuses it, nor by what names the server while it is waited for."""
+def test_no_part_of_a_password_is_shown_of_a_url_with_special_characters(form: str, password: str) -> None:
+    """Neither in refusals, nor in the server's name in waits."""
     try:
         shown = connection_settings({KEY: form.format(password), "connection.user": "me"}).place
     except ConfigError as error:
@@ -121,13 +121,13 @@ def test_the_keys_of_user_and_password_win_over_the_url() -> None:
 
 
 @pytest.mark.parametrize(("config", "field"), [({}, KEY), ({KEY: "jdbc:postgresql://h/db"}, "connection.user")])
-def test_what_a_connection_needs(config: dict[str, str], field: str) -> None:
+def test_required_settings_of_a_connection(config: dict[str, str], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         connection_settings(config)
     assert caught.value.field == field
 
 
-def test_what_has_no_effect_is_named() -> None:
+def test_settings_without_effect_are_named() -> None:
     url = "jdbc:postgresql://h/db?user=u&loggerLevel=DEBUG&ssl=true"
     found = warnings_of_connection({KEY: url, "connection.attempts": "3"})
     assert [(one.field, one.message.split(" has no effect")[0]) for one in found] == [

@@ -1,5 +1,7 @@
-"""Tables of odd values of every type are equal behind a source, a topic and a sink: by PostgresSource, and by the CDC
-source, in snapshot and stream. What is not carried is an error, or is written down in the pages of the connectors."""
+"""Tests that tables of odd values of every type are equal after a source, a topic and a sink: with PostgresSource, and
+with the CDC source, in snapshot and stream. A value that is not carried is an error, or documented in the connectors'
+pages.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,11 @@ _CHECKS = (
     HealthCheck.data_too_large,
     HealthCheck.large_base_example,
 )
-#: JSON has no NaN: Java's JsonConverter writes it, too, as a text that is read as 0.
+#: JSON has no NaN: Java's JsonConverter, too, writes it as a text that is read as 0.
 BY_VALUE: Mapping[str, Texts] = every(SCALARS)
 _FLOATS = {"float4": FINITE[32], "float8": FINITE[64]}
 BY_JSON: Mapping[str, Texts] = {**BY_VALUE, **_FLOATS, **{f"{name}[]": arrays(one) for name, one in _FLOATS.items()}}
-#: Debezium's Bits do not say how many bits they are.
+#: Debezium's Bits do not contain their number of bits.
 NOT_BY_CDC = ("varbit", "varbit(70)", "varbit[]", "varbit(70)[]")
 CONVERTERS = {"JSON": BY_JSON, "Avro": BY_VALUE}
 
@@ -62,7 +64,7 @@ def database(tmp_database: str) -> Iterator[Database]:
 
 @cache
 def values_of(texts: Texts) -> list[str | None]:
-    """As many as there are rows, a null among them."""
+    """Return one value for each row, with a null."""
     found: list[str | None] = [None]
 
     @settings(
@@ -78,7 +80,9 @@ def values_of(texts: Texts) -> list[str | None]:
 
 
 def fill(database: Database, strategies: Mapping[str, Texts]) -> Iterator[None]:
-    """Two tables with a column of each type, and with each next step half of the rows in the first."""
+    """Create two tables with a column of each type, and insert half of the rows into the first at each
+    next step.
+    """
     columns = ", ".join(f"c{at} {name}" for at, name in enumerate(strategies))
     for table in ("t", "target"):
         database.run(f"CREATE TABLE {table} (id serial PRIMARY KEY, {columns})")
@@ -94,7 +98,7 @@ def fill(database: Database, strategies: Mapping[str, Texts]) -> Iterator[None]:
 
 
 def carried(batches: Iterable[SourceBatch], how: str, *, envelope: bool) -> list[tuple[Any, Any]]:
-    """Schema and row of each record, as a sink reads them from a topic."""
+    """Return schema and row of each record, as a sink reads them from a topic."""
     rows = (value.get("after") if envelope else value for batch in batches for value in batch.values)
     if how == "JSON":
         by_json = JsonConverter()
@@ -109,7 +113,7 @@ def carried(batches: Iterable[SourceBatch], how: str, *, envelope: bool) -> list
 
 
 def write(database: Database, records: Sequence[tuple[Any, Any]]) -> list[str]:
-    """What the sink refuses of them."""
+    """Return the sink's refusals."""
     keys = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id", "table_name_format": "target"}
     with sink_driver.Driven(database.dsn, tolerant=True, **keys) as sink:
         sink.put([row for _, row in records], schema=records[0][0])
@@ -117,7 +121,7 @@ def write(database: Database, records: Sequence[tuple[Any, Any]]) -> list[str]:
 
 
 def differences(database: Database, types: Iterable[str]) -> dict[str, list[tuple[Any, ...]]]:
-    """Values of either table that the other has not, by type."""
+    """Return values of either table that the other lacks, by type."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     for at, name in enumerate(types):
         column = f"c{at}::text"
@@ -175,7 +179,7 @@ def test_bits_without_a_length_are_refused_by_the_sink(database: Database, type:
     ("type", "value", "said"),
     [("int[]", "{{1,2},{3,4}}", "dimension"), ("numeric(5,2)", "NaN", "NaN"), ("text[]", "{{a},{b}}", "dimension")],
 )
-def test_what_connect_has_no_value_for_ends_the_task_by_name(
+def test_a_value_that_connect_cannot_represent_ends_the_task_by_column_name(
     database: Database, type: str, value: str, said: str
 ) -> None:
     database.run(f"CREATE TABLE t (id serial PRIMARY KEY, odd {type})", f"INSERT INTO t (odd) VALUES ('{value}')")

@@ -1,4 +1,5 @@
-"""The decoder against a second writing of the format, and against what PostgreSQL 15 sent.
+"""Tests of the decoder against a second implementation of the format, and against messages of
+PostgreSQL 15.
 
 `pgoutput.jsonl` holds a replication stream of a real server, as hexadecimal digits: tables with every type, each
 replica identity, a large value left out, a column added and dropped, a truncation, messages, and a COPY.
@@ -37,7 +38,7 @@ from herdmesh.connectors.postgres.cdc.pgoutput import (
 from libs.connectors.tests.postgres.replicated import message
 
 FRAME_BYTES = 25
-"""Before each message: `w`, three numbers of eight bytes."""
+"""Header of each message: `w`, three numbers of eight bytes."""
 RECORDED = [bytes.fromhex(json.loads(line)) for line in (Path(__file__).parent / "pgoutput.jsonl").open()]
 MESSAGES = [frame[FRAME_BYTES:] for frame in RECORDED if frame[:1] == b"w"]
 
@@ -70,7 +71,7 @@ def test_what_is_written_is_read(wanted: Decoded, before: bytes) -> None:
 
 
 @given(messages, st.data())
-def test_a_message_that_is_cut_short_or_goes_on_is_refused(wanted: Decoded, data: st.DataObject) -> None:
+def test_a_truncated_or_continued_message_is_refused(wanted: Decoded, data: st.DataObject) -> None:
     whole = message(wanted)
     cut = data.draw(st.integers(0, len(whole) - 1))
     for broken in (whole[:cut], whole + b"\0"):
@@ -79,7 +80,7 @@ def test_a_message_that_is_cut_short_or_goes_on_is_refused(wanted: Decoded, data
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_at_all_raise_anything_else(data: bytes) -> None:
+def test_any_bytes_are_decoded_or_raise_data_error(data: bytes) -> None:
     try:
         decode(data)
     except DataError:
@@ -91,7 +92,7 @@ def test_an_unknown_kind_is_named() -> None:
         decode(b"S\0\0")
 
 
-def test_all_of_a_real_stream_is_read_and_written_back() -> None:
+def test_a_real_stream_is_decoded_and_encoded_completely() -> None:
     decoded = [decode(data) for data in MESSAGES]
     assert Counter(type(one).__name__ for one in decoded) == {
         "Begin": 17, "Commit": 17, "Type": 3, "Relation": 9, "Change": 20, "Truncate": 1, "Message": 2,
@@ -99,7 +100,7 @@ def test_all_of_a_real_stream_is_read_and_written_back() -> None:
     assert [message(one) for one in decoded] == MESSAGES
 
 
-def test_a_real_stream_says_what_was_done() -> None:
+def test_a_real_stream_has_the_recorded_changes() -> None:
     decoded = [decode(data) for data in MESSAGES]
     relations = {one.oid: one.table for one in decoded if isinstance(one, Relation)}
     changes = [one for one in decoded if isinstance(one, Change)]

@@ -1,5 +1,6 @@
-"""The CDC source against a real PostgreSQL: snapshot and stream, cut anywhere, with whatever befalls tables, slot and
-server. What Kafka makes of it: `test_postgres_cdc_delivery`."""
+"""Tests of the CDC source with a real PostgreSQL: snapshot and stream, cut anywhere, with changes of tables, slot and
+server. `test_postgres_cdc_delivery` adds Kafka.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def database(tmp_database: str) -> Iterator[Database]:
 
 @pytest.fixture
 def items(database: Database) -> Database:
-    """With a table `items` of 30 rows."""
+    """Create a table `items` of 30 rows."""
     database.run(
         "CREATE TABLE items (id int PRIMARY KEY, text text)",
         "INSERT INTO items SELECT i, 'row ' || i FROM generate_series(1, 30) i",
@@ -47,7 +48,7 @@ def read_of(number: int) -> tuple[str, Any, Any, Any]:
     return "r", {"id": number}, None, row(number)
 
 
-def test_nothing_is_lost_or_doubled_between_snapshot_and_stream(items: Database) -> None:
+def test_nothing_is_lost_or_duplicated_between_snapshot_and_stream(items: Database) -> None:
     with Driven(items.config(max_batch_size="10")) as run:
         run.poll()
         items.run(
@@ -73,7 +74,7 @@ def test_nothing_is_lost_or_doubled_between_snapshot_and_stream(items: Database)
     assert items.slots() == [items.slot]
 
 
-def test_a_snapshot_that_was_cut_short_is_taken_again_and_tells_what_was_deleted_since(items: Database) -> None:
+def test_an_interrupted_snapshot_is_repeated_and_later_deletions_are_sent(items: Database) -> None:
     with Driven(items.config(max_batch_size="10")) as run:
         run.poll()
         assert not run.task.may_yield(), "not for a task that waits: the next run would be cut as short"
@@ -89,17 +90,17 @@ def test_a_snapshot_that_was_cut_short_is_taken_again_and_tells_what_was_deleted
     ]
 
 
-def test_a_table_written_anew_under_the_snapshot_begins_it_anew(items: Database) -> None:
+def test_a_table_rewritten_during_the_snapshot_restarts_it(items: Database) -> None:
     items.run("CREATE TABLE later (id int PRIMARY KEY)", "INSERT INTO later VALUES (1)")
     with Driven(items.config(max_batch_size="10")) as run:
         run.poll()
-        items.run("ALTER TABLE later ALTER id TYPE bigint")  # its rows are out of the snapshot's sight now
+        items.run("ALTER TABLE later ALTER id TYPE bigint")  # its rows are now invisible to the snapshot
         events = run.drain()
     assert [event[1] for event in events if event[3] is not None and "text" not in event[3]] == [{"id": 1}]
 
 
 @pytest.mark.parametrize("batches", [1, 2, 3, 5])
-def test_a_run_cut_within_a_transaction_is_gone_on_from_in_it(items: Database, batches: int) -> None:
+def test_a_run_cut_within_a_transaction_continues_within_it(items: Database, batches: int) -> None:
     items.run("CREATE TABLE other (id int PRIMARY KEY)")
     with Driven(items.config(snapshot_mode="never")) as first:
         first.drain()
@@ -119,7 +120,7 @@ def test_a_run_cut_within_a_transaction_is_gone_on_from_in_it(items: Database, b
         assert [key["id"] for op, key, _, _ in events if op == operation] == list(range(1, 21))
 
 
-def test_the_slot_moves_when_records_are_committed_and_not_before(items: Database) -> None:
+def test_the_slot_moves_only_after_records_are_committed(items: Database) -> None:
     with Driven(items.config()) as run:
         run.drain(commits=False)
         before = items.confirmed()
@@ -139,7 +140,7 @@ def _until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_an_idle_databases_slot_moves_with_heartbeats(items: Database) -> None:
+def test_heartbeats_move_an_idle_databases_slot(items: Database) -> None:
     items.run("CREATE TABLE unseen (id int)")
     with Driven(items.config(table_include_list=r"public\.items", heartbeat_interval_ms="50")) as run:
         while events_of(run.batches)[-1:] == [] or events_of(run.batches)[-1][0] != "heartbeat":
@@ -193,7 +194,7 @@ EVERY_TYPE = {
 }  # fmt: skip
 
 
-def test_every_type_is_the_same_in_snapshot_and_stream(database: Database) -> None:
+def test_every_type_is_equal_in_snapshot_and_stream(database: Database) -> None:
     names = [
         column.rsplit(" PRIMARY KEY", 1)[0].rsplit(" ", 1)[0].strip('"').replace('""', '"') for column in EVERY_TYPE
     ]
@@ -205,7 +206,7 @@ def test_every_type_is_the_same_in_snapshot_and_stream(database: Database) -> No
         f"INSERT INTO types VALUES ({', '.join(text for text, _ in EVERY_TYPE.values())})",
     )
     wanted = dict(zip(names, (value for _, value in EVERY_TYPE.values()), strict=True))
-    # Whatever the database or the user has: these change what texts look like.
+    # These settings of the database or the user change the form of texts.
     database.run(f'ALTER DATABASE "{database.connection.info.dbname}" SET datestyle = \'German\'',
                  "ALTER ROLE CURRENT_USER SET intervalstyle = 'sql_standard'")  # fmt: skip
     try:
@@ -221,7 +222,7 @@ def test_every_type_is_the_same_in_snapshot_and_stream(database: Database) -> No
     assert (first.value_schema, first.key_schema) == (last.value_schema, last.key_schema)
 
 
-def test_keys_change_and_large_values_stay_out(database: Database) -> None:
+def test_changed_keys_and_unchanged_large_values(database: Database) -> None:
     database.run(
         "CREATE TABLE t (id int PRIMARY KEY, big text, n int NOT NULL)",
         "ALTER TABLE t ALTER big SET STORAGE EXTERNAL",
@@ -247,7 +248,7 @@ def test_keys_change_and_large_values_stay_out(database: Database) -> None:
         ]
 
 
-def test_a_table_that_changes_has_another_schema_from_there_on(items: Database) -> None:
+def test_an_altered_table_has_another_schema_from_there_on(items: Database) -> None:
     with Driven(items.config()) as run:
         run.drain()
         items.run(
@@ -263,7 +264,7 @@ def test_a_table_that_changes_has_another_schema_from_there_on(items: Database) 
         assert len({id(batch.value_schema) for batch in run.batches[-3:]}) == 3
 
 
-def test_two_tables_that_would_share_a_topic_end_the_task_and_a_renamed_one_does_not(database: Database) -> None:
+def test_two_tables_with_one_topic_end_the_task_and_a_renamed_one_does_not(database: Database) -> None:
     database.run('CREATE TABLE "my table" (id int PRIMARY KEY)')
     config = database.config(publication_autocreate_mode="all_tables")
     with Driven(config) as run:
@@ -310,7 +311,7 @@ def test_snapshot_modes(items: Database) -> None:
         assert run.drain() == []
 
 
-def test_an_empty_database_is_whole_at_once(database: Database) -> None:
+def test_the_snapshot_of_an_empty_database_is_complete_at_once(database: Database) -> None:
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     with Driven(database.config()) as run:
         assert run.drain() == []
@@ -320,7 +321,7 @@ def test_an_empty_database_is_whole_at_once(database: Database) -> None:
         assert [event[0] for event in run.drain()] == ["c"]
 
 
-def test_a_filtered_publication_is_made_and_grows(items: Database) -> None:
+def test_a_filtered_publication_is_created_and_extended(items: Database) -> None:
     config = items.config(table_include_list=r"public\.items.*", publication_name="Odd 'Name")
 
     def published() -> list[str]:
@@ -340,7 +341,7 @@ def test_a_filtered_publication_is_made_and_grows(items: Database) -> None:
         assert run.batches[0].topic == "app.public.items2"
 
 
-def test_partitions_are_tables_of_their_own(database: Database) -> None:
+def test_partitions_are_captured_under_their_own_names(database: Database) -> None:
     database.run(
         "CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id)",
         "CREATE TABLE t1 PARTITION OF t FOR VALUES FROM (0) TO (10)",
@@ -353,7 +354,7 @@ def test_partitions_are_tables_of_their_own(database: Database) -> None:
         assert {batch.topic for batch in run.batches} == {"app.public.t1"}
 
 
-def test_a_lost_slot_is_told_and_begun_anew_when_that_is_asked_for(items: Database) -> None:
+def test_a_lost_slot_is_an_error_or_restarts_with_a_snapshot_if_configured(items: Database) -> None:
     with Driven(items.config()) as run:
         run.drain()
     items.released()
@@ -369,14 +370,14 @@ def test_a_lost_slot_is_told_and_begun_anew_when_that_is_asked_for(items: Databa
         assert [event[0] for event in anew.drain()] == ["d", "tombstone"]
 
 
-def test_a_place_beyond_the_log_is_another_servers(items: Database) -> None:
+def test_a_position_beyond_the_log_is_of_another_server(items: Database) -> None:
     with Driven(items.config()) as run:
         run.drain()
     with Driven(items.config(), {"lsn_commit": 1 << 60}) as lost, pytest.raises(OffsetsLost, match="another server"):
         lost.drain()
 
 
-def test_an_earlier_run_lets_go_of_the_slot_and_does_not_take_it_back(items: Database) -> None:
+def test_an_earlier_run_loses_the_slot_and_does_not_take_it_back(items: Database) -> None:
     with Driven(items.config()) as earlier:
         earlier.drain()
         with Driven(items.config(), earlier.offset) as later:
@@ -398,7 +399,7 @@ def test_an_earlier_run_lets_go_of_the_slot_and_does_not_take_it_back(items: Dat
         ("заказы", "оплаты"),
     ],
 )
-def test_a_slot_that_another_connector_uses_is_left_to_it(items: Database, name: str, other: str) -> None:
+def test_a_slot_in_use_by_another_connector_is_left_alone(items: Database, name: str, other: str) -> None:
     with Driven(items.config(), connector=name) as one:
         one.drain()
         in_use = r"in use by 'herdmesh .*slot\.name"
@@ -408,8 +409,8 @@ def test_a_slot_that_another_connector_uses_is_left_to_it(items: Database, name:
         assert [event[0] for event in one.drain()] == ["c"]
 
 
-def test_a_lost_offset_beyond_the_log_is_not_what_the_new_slot_is_confirmed_to(items: Database) -> None:
-    """The database came back from a backup, with a shorter log."""
+def test_a_new_slot_is_not_confirmed_to_a_lost_offset(items: Database) -> None:
+    """The database was restored from a backup, with a shorter log."""
     beyond = {"lsn_commit": 1 << 50, "lsn": 1 << 50, "lsn_proc": 1 << 50}
     with Driven(items.config(herdmesh_offsets_missing="reset"), beyond) as run:
         run.drain()
@@ -419,7 +420,7 @@ def test_a_lost_offset_beyond_the_log_is_not_what_the_new_slot_is_confirmed_to(i
         assert items.confirmed() <= int(run.offset["lsn_commit"])
 
 
-def test_a_dropped_slot_is_what_was_asked_for(items: Database) -> None:
+def test_changes_without_a_slot_are_lost_with_slot_drop_on_stop(items: Database) -> None:
     config = items.config(slot_drop_on_stop="true")
     with Driven(config) as run:
         run.drain()
@@ -444,7 +445,7 @@ def test_a_dropped_slot_is_what_was_asked_for(items: Database) -> None:
         ({"slot_name": "cdc_physical"}, "slot.name", "another slot"),
     ],
 )  # fmt: skip
-def test_what_only_the_config_or_the_server_can_mend(
+def test_errors_of_the_config_or_the_server_name_their_key_and_fix(
     items: Database, more: dict[str, str], field: str, fix: str
 ) -> None:
     for role, rights in (("cdc_reader", "LOGIN"), ("cdc_replicator", "LOGIN REPLICATION")):
@@ -462,8 +463,8 @@ def test_what_only_the_config_or_the_server_can_mend(
 
 
 @pytest.mark.postgres
-def test_a_server_that_dies_and_comes_back_is_gone_on_with(tmp_path: Path) -> None:
-    """The first time it has too little in its log."""
+def test_a_task_continues_after_the_server_died_and_restarted(tmp_path: Path) -> None:
+    """The first time the server has too little in its log."""
     poor = Postgres(tmp_path, settings={"wal_level": "replica"})
     asyncio.run(poor.start())
     try:

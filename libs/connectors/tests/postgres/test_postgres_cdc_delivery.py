@@ -1,5 +1,6 @@
-"""The CDC source through the record loop into a real broker: counted by who reads committed records, whatever is killed
-or frozen."""
+"""Tests of the CDC source through the record loop to a real broker: a reader of committed records counts them after
+kills and freezes.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def database(tmp_database: str) -> Iterator[Database]:
 
 
 def spec_of(broker: Kafka, name: str, config: Mapping[str, str | None]) -> RunSpec:
-    """As the worker makes it: through the connector."""
+    """Return the run spec of the connector's task."""
     connector = PostgresCdcSource()
     full = {
         **config,
@@ -63,14 +64,14 @@ def spec_of(broker: Kafka, name: str, config: Mapping[str, str | None]) -> RunSp
 
 
 def change(database: Database, start: int) -> None:
-    """One transaction of both tables, mixed, that is many batches."""
+    """Run one transaction of both tables, mixed, large enough for many batches."""
     with database.connection.transaction():
         for number in range(start, start + CHANGES):
             database.run(f"INSERT INTO parts VALUES ({number})", f"DELETE FROM items WHERE id = {number}")
 
 
 def records(broker: Kafka, topic: str) -> list[tuple[str, Any]]:
-    """Operation, or `tombstone`, and the key's id, of all committed records."""
+    """Return operation, or `tombstone`, and the key's id, of all committed records."""
     found: list[tuple[str, Any]] = []
     for key, value in broker.records(topic):
         assert key is not None
@@ -79,7 +80,7 @@ def records(broker: Kafka, topic: str) -> list[tuple[str, Any]]:
 
 
 def check(broker: Kafka, name: str, done: int) -> None:
-    """Every row and every change once."""
+    """Check that every row and every change is there once."""
     numbers = range(1, done + 1)
     assert records(broker, f"{name}.public.parts") == [("c", number) for number in numbers]
     items = records(broker, f"{name}.public.items")
@@ -91,7 +92,7 @@ def check(broker: Kafka, name: str, done: int) -> None:
 
 
 @pytest.mark.parametrize("failpoint", ["before-write", "after-write", "after-offset-commit"])
-def test_a_killed_run_is_gone_on_from_with_nothing_lost_or_doubled(
+def test_a_killed_run_continues_without_loss_or_duplicates(
     broker: Kafka, database: Database, tmp_topic: Callable[..., str], tmp_path: Path, failpoint: str
 ) -> None:
     name = tmp_topic("app")
@@ -122,10 +123,12 @@ def test_a_frozen_run_is_replaced_and_changes_nothing_when_it_wakes(
     check(broker, name, CHANGES)
 
 
-def test_rows_are_told_once_while_others_write_and_runs_die(
+def test_rows_are_sent_once_during_writes_and_kills(
     broker: Kafka, database: Database, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """The first run is killed before it commits anything, so the snapshot is taken a second time, of other rows."""
+    """The first run is killed before it commits anything, so the snapshot is taken a second time, of other
+    rows.
+    """
     name = tmp_topic("app")
     spec = spec_of(broker, name, database.config(table_include_list=r"public\.parts"))
     database.run("INSERT INTO parts SELECT generate_series(1, 100)")

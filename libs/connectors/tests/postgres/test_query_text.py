@@ -1,4 +1,4 @@
-"""Where a config's query ends."""
+"""Tests of finding the end of a config's query."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEXTS = "SELECT ';', E'\\';', \"a;b\", 'it''s;', $$;$$, $x$;$$;$x$"
         ("SELECT '--', 1;", "SELECT '--', 1"),
     ],
 )
-def test_a_semicolon_at_the_end_is_taken_off_and_those_in_texts_are_left(written: str | None, read: str) -> None:
+def test_semicolons_at_the_end_are_removed_and_those_in_texts_are_kept(written: str | None, read: str) -> None:
     assert one_query("query", written) == read
 
 
@@ -37,7 +37,7 @@ def test_a_semicolon_at_the_end_is_taken_off_and_those_in_texts_are_left(written
         ("SELECT a$1$ FROM t; DELETE FROM t", "DELETE FROM t"),
     ],
 )
-def test_what_stands_behind_a_semicolon_is_refused_with_what_it_is(written: str, behind: str) -> None:
+def test_text_after_a_semicolon_is_refused_and_shown(written: str, behind: str) -> None:
     with pytest.raises(ConfigError, match="a semicolon ends the query") as refused:
         one_query("query", written)
     assert repr(behind) in str(refused.value)

@@ -1,5 +1,6 @@
-"""What a column makes of a value, where a text alone would say something else there: on a real server, whose database
-has another time zone and language than the values."""
+"""Tests of values whose plain text would have another meaning in the column: on a real server, whose database has
+another time zone and language than the values.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def time_of(name: str, type: str = "INT64") -> Schema:
 
 
 def written(dsn: str, columns: Sequence[tuple[str, Schema | None, Any]]) -> tuple[list[str | None], list[str]]:
-    """What a table with a column for each of these holds of a row with these values; and what was refused."""
+    """Return a row that a table with a column for each of these holds after writing the values, and the
+    refusals.
+    """
     names = [f"c{at}" for at in range(len(columns))]
     made = ", ".join(f"{name} {type}" for name, (type, _, _) in zip(names, columns, strict=True))
     ask(dsn, f"DROP TABLE IF EXISTS orders; CREATE TABLE orders ({made})")
@@ -46,7 +49,7 @@ def written(dsn: str, columns: Sequence[tuple[str, Schema | None, Any]]) -> tupl
         return list(rows[0]) if rows else [], [message for _, message in sink.reporter.reported]
 
 
-def test_what_has_no_time_zone_is_of_utc_in_a_column_with_one(tmp_database: str) -> None:
+def test_values_without_a_time_zone_are_utc_in_a_column_with_one(tmp_database: str) -> None:
     ask(tmp_database, f"ALTER DATABASE \"{tmp_database.rpartition('/')[2]}\" SET timezone = 'America/New_York'")
     days = Schema("ARRAY", value_schema=date_schema(optional=True))
     cases: list[tuple[str, Schema, Any, str]] = [
@@ -69,7 +72,7 @@ def test_what_has_no_time_zone_is_of_utc_in_a_column_with_one(tmp_database: str)
     assert (held, refused) == ([text for *_, text in cases], [])
 
 
-def test_times_go_into_columns_of_other_types_of_times(tmp_database: str) -> None:
+def test_times_are_written_to_columns_of_other_time_types(tmp_database: str) -> None:
     zoned = time_of("ZonedTimestamp", "STRING")
     cases: list[tuple[str, Schema, Any, str]] = [
         ("date", time_of("Timestamp"), US // 1_000, "2024-02-29"),
@@ -87,8 +90,8 @@ def test_times_go_into_columns_of_other_types_of_times(tmp_database: str) -> Non
     assert (held, refused) == ([text for *_, text in cases], [])
 
 
-def test_a_number_that_does_not_say_what_it_counts_is_refused(tmp_database: str) -> None:
-    """The server takes 130000 for 13:00, 20240101 for a day, any number for seconds, and its digits for bytes."""
+def test_a_number_without_a_unit_is_refused(tmp_database: str) -> None:
+    """The server reads 130000 as 13:00, 20240101 as a day, any number as seconds, and its digits as bytes."""
     types = ["date", "time", "timetz", "timestamp", "timestamptz", "interval", "interval[]", "bytea"]
     ask(tmp_database, f"CREATE TABLE orders ({', '.join(f'c{at} {type}' for at, type in enumerate(types))})")
     with Driven(tmp_database) as sink:
@@ -113,7 +116,7 @@ def test_a_number_that_does_not_say_what_it_counts_is_refused(tmp_database: str)
         assert sink.rows("SELECT 1 FROM orders") == []
 
 
-def test_whole_numbers_of_any_kind_go_into_integer_columns(tmp_database: str) -> None:
+def test_integers_of_any_type_are_written_to_integer_columns(tmp_database: str) -> None:
     cases: list[tuple[str, Schema, Any, str]] = [
         ("int", decimal(2), Decimal("5.00"), "5"),
         ("bigint", decimal(-2), Decimal("-5E+2"), "-500"),
@@ -128,8 +131,8 @@ def test_whole_numbers_of_any_kind_go_into_integer_columns(tmp_database: str) ->
     assert written(tmp_database, [("int", None, 5.0), ("int[]", None, [6.0, 7])]) == (["5", "{6,7}"], [])
 
 
-def test_a_text_is_no_bytes_unless_it_says_so(tmp_database: str) -> None:
-    """JSON without schemas has bytes in Base64, and the server would take these characters."""
+def test_a_text_without_the_form_of_bytes_is_refused_for_a_bytes_column(tmp_database: str) -> None:
+    """JSON without schemas has bytes in Base64, and the server would store these characters."""
     texts = Schema("ARRAY", value_schema=Schema("STRING"))
     fine: list[tuple[str, Schema | None, Any]] = [("bytea", None, "\\x00FF"), ("bytea", Schema("STRING"), ""),
                                                   ("bytea[]", texts, ["\\x61"])]  # fmt: skip
@@ -140,7 +143,7 @@ def test_a_text_is_no_bytes_unless_it_says_so(tmp_database: str) -> None:
         assert "does not say which bytes it is (JSON without schemas has them in Base64)" in refused
 
 
-def test_json_objects_and_maps_go_into_an_hstore(tmp_database: str) -> None:
+def test_json_objects_and_maps_are_written_to_an_hstore(tmp_database: str) -> None:
     ask(tmp_database, "CREATE EXTENSION hstore")
     texts = Schema("MAP", key_schema=Schema("STRING"), value_schema=Schema("STRING", True))
     pair = '"a"=>"1", "b\\""=>NULL'
@@ -156,14 +159,14 @@ def test_json_objects_and_maps_go_into_an_hstore(tmp_database: str) -> None:
 
 
 @pytest.mark.parametrize(("schema", "value"), [(decimal(1), Decimal("5.5")), (DOUBLE, 5.5), (DOUBLE, float("nan"))])
-def test_a_fraction_is_not_rounded_away(tmp_database: str, schema: Schema, value: Any) -> None:
+def test_a_fraction_in_an_integer_column_is_refused(tmp_database: str, schema: Schema, value: Any) -> None:
     held, (refused,) = written(tmp_database, [("int", schema, value)])
     assert held == []
     assert "invalid input syntax for type integer" in refused
 
 
-def test_money_is_read_alike_whatever_language_the_database_has(tmp_database: str) -> None:
-    """In German 1234.50 is a hundred thousand and more. (Which languages a server has, its system decides.)"""
+def test_money_is_equal_in_any_language_of_the_database(tmp_database: str) -> None:
+    """In German 1234.50 is 123,450. (The server's operating system decides which languages it has.)"""
     ask(tmp_database, f"ALTER DATABASE \"{tmp_database.rpartition('/')[2]}\" SET lc_monetary = 'C.utf8'")
     ask(tmp_database, "CREATE TABLE orders (m money, language text DEFAULT current_setting('lc_monetary'))")
     with Driven(tmp_database) as sink:
@@ -171,7 +174,7 @@ def test_money_is_read_alike_whatever_language_the_database_has(tmp_database: st
         assert sink.rows("SELECT m::numeric::text, language FROM orders") == [("1234.50", "C")]
 
 
-def test_defaults_are_of_the_zone_that_is_configured(tmp_database: str) -> None:
+def test_defaults_have_the_configured_time_zone(tmp_database: str) -> None:
     moment = JavaDate(DAY_MS)
     with_default = timestamp_schema(optional=True).replace(default=moment)
     first = Schema("STRUCT", fields=(("at", with_default),))
@@ -185,7 +188,7 @@ def test_defaults_are_of_the_zone_that_is_configured(tmp_database: str) -> None:
 
 
 @pytest.mark.parametrize("evolves", ["true", "false"])
-def test_a_name_in_other_letters_is_no_new_column(tmp_database: str, evolves: str) -> None:
+def test_a_name_in_another_case_is_no_new_column(tmp_database: str, evolves: str) -> None:
     ask(tmp_database, 'CREATE TABLE orders (id int PRIMARY KEY, name text, "Id" int)')
     schema = Schema("STRUCT", fields=(("id", INT), ("NAME", Schema("STRING", True)), ("ID", INT)))
     with Driven(tmp_database, auto_evolve=evolves) as sink:
@@ -197,7 +200,7 @@ def test_a_name_in_other_letters_is_no_new_column(tmp_database: str, evolves: st
 
 
 @pytest.mark.parametrize("name", ["ctid", "xmin", "tableoid"])
-def test_a_column_that_every_table_has_for_itself_is_not_made(tmp_database: str, name: str) -> None:
+def test_a_system_columns_name_is_not_created(tmp_database: str, name: str) -> None:
     schema = Schema("STRUCT", fields=(("id", INT), (name, INT)))
     with Driven(tmp_database, auto_create="true", auto_evolve="true") as sink:
         for made in ("", "CREATE TABLE orders (id int)"):
@@ -213,7 +216,7 @@ def test_a_column_that_every_table_has_for_itself_is_not_made(tmp_database: str,
      ("CREATE TABLE t (id int); CREATE INDEX orders ON t (id)", "an index"),
      ("CREATE MATERIALIZED VIEW orders AS SELECT 1 AS id", "a materialized view")],
 )  # fmt: skip
-def test_what_is_no_table_costs_no_record(tmp_database: str, made: str, kind: str) -> None:
+def test_a_non_table_is_a_config_error_without_bad_records(tmp_database: str, made: str, kind: str) -> None:
     ask(tmp_database, made)
     with Driven(tmp_database, auto_create="true") as sink:
         with pytest.raises(ConfigError, match=f"orders is no table but {kind}") as refused:
@@ -222,7 +225,7 @@ def test_what_is_no_table_costs_no_record(tmp_database: str, made: str, kind: st
 
 
 @pytest.mark.parametrize("format", ["${topic}", "PUBLIC.${topic}"])
-def test_a_table_in_other_letters_is_named_where_one_is_missing(tmp_database: str, format: str) -> None:
+def test_a_missing_table_is_reported_with_one_in_another_case(tmp_database: str, format: str) -> None:
     ask(tmp_database, "CREATE TABLE orders (id int)")
     with Driven(tmp_database, table_name_format=format) as sink:
         with pytest.raises(ConfigError, match="Orders is missing; orders is another one to PostgreSQL") as refused:

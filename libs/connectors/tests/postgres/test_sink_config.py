@@ -1,4 +1,4 @@
-"""A PostgreSQL sink's configuration: what is read, refused and warned of."""
+"""Tests of a PostgreSQL sink's config: its meaning, refusals and warnings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_defaults_are_confluents() -> None:
     assert found.ledger == TableName("", "herdmesh_ledger")
 
 
-def test_a_config_of_the_java_connector_is_taken_as_it_is() -> None:
+def test_a_config_of_the_java_connector_is_accepted_unchanged() -> None:
     config = {
         **BASE, "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector", "insert.mode": "UPSERT",
         "pk.mode": "record_key", "pk.fields": "id, region", "delete.enabled": "true", "auto.create": "true",
@@ -57,27 +57,27 @@ def test_a_config_of_the_java_connector_is_taken_as_it_is() -> None:
         ({"max.retries": "-1"}, "max.retries"),
         ({"connection.url": "jdbc:mysql://db/shop"}, "connection.url"),
         ({"sql.quote.identifiers": "sometimes"}, "sql.quote.identifiers"),
-        # of Java's, and what they ask for would be other rows, or other tables
+        # Java's keys that would write other rows, or to other tables
         ({"table.name.normalize": "true"}, "table.name.normalize"),
         ({"topics.to.tables.mapping": "orders:shop"}, "topics.to.tables.mapping"),
         ({"handle.tombstone": "true"}, "handle.tombstone"),
         ({"replace.null.with.default": "false"}, "replace.null.with.default"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_field(changes: dict[str, str], field: str) -> None:
+def test_invalid_settings_are_refused_by_their_field(changes: dict[str, str], field: str) -> None:
     with pytest.raises(ConfigError) as refused:
         PostgresSink().start({**BASE, **changes})
     assert refused.value.field == field
     assert field in [problem.field for problem in PostgresSink().validate({**BASE, **changes})]
 
 
-def test_the_class_of_confluent_says_which_connector_writes_to_another_database() -> None:
+def test_confluents_class_name_suggests_the_connector_for_another_database() -> None:
     (problem,) = PostgresSink().validate({**BASE, "connection.url": "jdbc:mysql://db/shop"})
     assert problem.field == "connection.url"
     assert "SparkSink with spark.format=jdbc" in problem.fix
 
 
-def test_a_config_of_aivens_connector_is_taken_as_it_is() -> None:
+def test_a_config_of_aivens_connector_is_accepted_unchanged() -> None:
     config = {
         **BASE, "connector.class": "io.aiven.connect.jdbc.JdbcSinkConnector", "insert.mode": "multi",
         "sql.quote.identifiers": "false", "table.name.normalize": "false", "handle.tombstone": "",
@@ -93,19 +93,19 @@ def test_a_config_of_aivens_connector_is_taken_as_it_is() -> None:
     assert registry.find(config["connector.class"]).connector is PostgresSink
 
 
-def test_a_key_that_nobody_knows_is_warned_of() -> None:
+def test_an_unknown_key_has_a_warning() -> None:
     of_all = {"errors.tolerance": "all", "transforms": "", "consumer.override.max.poll.records": "5"}
     (warning,) = PostgresSink().warnings({**BASE, "topics": "t", "auto.creat": "true", **of_all})
     assert (warning.field, warning.fix) == ("auto.creat", "did you mean auto.create?")
 
 
-def test_kafkas_coordinates_have_names_of_their_own() -> None:
+def test_kafkas_coordinates_have_their_own_column_names() -> None:
     found = sink_settings({**BASE, "pk.mode": "kafka"})
     assert found.pk_fields == ("__connect_topic", "__connect_partition", "__connect_offset")
 
 
 @pytest.mark.parametrize("topic", ["a.b.c", "a.", ".a"])
-def test_a_topic_that_names_no_table_is_refused(topic: str) -> None:
+def test_a_topic_without_a_table_name_is_refused(topic: str) -> None:
     assert sink_settings(BASE).table_of("a.b") == TableName("a", "b")
     with pytest.raises(ConfigError, match=r"table\.name\.format"):
         sink_settings(BASE).table_of(topic)
@@ -121,12 +121,12 @@ def test_a_topic_that_names_no_table_is_refused(topic: str) -> None:
         ("${topic}", 'a"b.c"d', TableName('a"b', 'c"d')),
     ],
 )
-def test_a_part_of_a_tables_name_may_be_in_quotes_as_in_java(format: str, topic: str, table: TableName) -> None:
+def test_a_part_of_a_table_name_may_be_quoted_as_in_java(format: str, topic: str, table: TableName) -> None:
     assert sink_settings({**BASE, "table.name.format": format}).table_of(topic) == table
 
 
 @pytest.mark.parametrize("format", ['"${topic}', '"a"b', '"a".', 'a."b".c', '""', "a.b.c", "a."])
-def test_a_name_with_dots_elsewhere_is_none(format: str) -> None:
+def test_a_name_with_other_dots_is_refused(format: str) -> None:
     with pytest.raises(ConfigError, match="is no table's name") as refused:
         sink_settings({**BASE, "table.name.format": format}).table_of("orders")
     assert refused.value.field == "table.name.format"

@@ -1,6 +1,8 @@
-"""What each SQLSTATE does to a sink, in every mode and in the ledger: on a real server, raised by a trigger.
+"""Tests of a sink's reaction to each SQLSTATE, in every mode and in the ledger: on a real server,
+raised by a trigger.
 
-One table of codes for all modes: an error that costs one record in one of them and ends the task in another is a fault.
+One table of codes holds for all modes: an error that costs one record in one of them and ends the task in another is a
+bug.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ CODES: Mapping[type[ConnectError], tuple[str, ...]] = {
     ConnectError: ("25001", "0L000", "F0001", "HV000", "XX000", "XX001", "XX002"),
 }  # fmt: skip
 AS_CONFIG = ("22023", "428C9")
-"""Codes of records that are the config's where no record is written."""
+"""Codes of records that are errors of the config when no record is written."""
 MADE = (
     "CREATE TABLE orders (id int PRIMARY KEY, note text); CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql "
     "AS $$ DECLARE code text := CASE TG_OP WHEN 'INSERT' THEN NEW.note ELSE coalesce(NEW.note, OLD.note) END; BEGIN "
@@ -52,7 +54,7 @@ def codes() -> Iterator[tuple[str, type[ConnectError]]]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_codes_of_records_cost_one_record_each_in_all_modes(tmp_database: str, mode: str) -> None:
+def test_record_errors_cost_one_record_each_in_all_modes(tmp_database: str, mode: str) -> None:
     ask(tmp_database, MADE)
     states = CODES[RECORD]
     if mode in ("update", "delete"):
@@ -73,7 +75,7 @@ def test_codes_of_records_cost_one_record_each_in_all_modes(tmp_database: str, m
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_other_codes_cost_no_record_in_any_mode(tmp_database: str, mode: str) -> None:
+def test_other_errors_cost_no_record_in_any_mode(tmp_database: str, mode: str) -> None:
     ask(tmp_database, MADE)
     for state, kind in codes():
         if kind is RECORD:
@@ -91,7 +93,7 @@ def test_other_codes_cost_no_record_in_any_mode(tmp_database: str, mode: str) ->
             assert sink.ledger() == 0, state
 
 
-def test_the_ledgers_errors_are_of_no_record(tmp_database: str) -> None:
+def test_errors_of_the_ledger_cost_no_record(tmp_database: str) -> None:
     ask(tmp_database, "CREATE TABLE orders (id int); CREATE TABLE code (state text)")
     with Driven(tmp_database):
         pass
@@ -116,7 +118,7 @@ def test_the_ledgers_errors_are_of_no_record(tmp_database: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["insert", "upsert", "update"])
-def test_a_column_that_the_table_computes_costs_the_record_that_names_it(tmp_database: str, mode: str) -> None:
+def test_a_value_for_a_computed_column_costs_its_record(tmp_database: str, mode: str) -> None:
     ask(
         tmp_database,
         "CREATE TABLE orders (id int PRIMARY KEY, note text, big int GENERATED ALWAYS AS (id * 2) STORED, "
@@ -150,10 +152,10 @@ VALUES: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize("mode", ["insert", "upsert", "update"])
 @pytest.mark.parametrize(("kind", "value", "told"), VALUES)
-def test_a_value_that_its_type_does_not_read_costs_its_record(
+def test_a_value_that_its_type_refuses_costs_its_record(
     tmp_database: str, kind: str, value: str, told: str, mode: str
 ) -> None:
-    """Whatever code the type's own function has for it."""
+    """With any error code of the type's own function."""
     ask(tmp_database, f"CREATE EXTENSION ltree; CREATE TABLE orders (id int PRIMARY KEY, w int, v {kind})")
     ask(tmp_database, "INSERT INTO orders SELECT n FROM generate_series(1, 3) n" if mode == "update" else "SELECT 1")
     with Driven(tmp_database, insert_mode=mode, **KEYED) as sink:
@@ -163,7 +165,7 @@ def test_a_value_that_its_type_does_not_read_costs_its_record(
         assert sink.rows("SELECT id FROM orders WHERE w = 1 ORDER BY id") == [(1,), (3,)]
 
 
-def test_a_row_that_a_policy_refuses_costs_its_record(tmp_database: str) -> None:
+def test_a_row_refused_by_a_policy_costs_its_record(tmp_database: str) -> None:
     ask(
         tmp_database,
         "DO $$ BEGIN CREATE ROLE plain LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$; "
@@ -190,7 +192,7 @@ def test_a_row_that_a_policy_refuses_costs_its_record(tmp_database: str) -> None
         "TABLE orders (id int PRIMARY KEY, v text); CREATE RULE r AS ON INSERT TO orders DO ALSO NOTIFY x",
     ],
 )
-def test_a_table_that_takes_no_upsert_is_refused_with_what_it_needs(tmp_database: str, table: str) -> None:
+def test_a_table_without_support_for_upserts_is_refused_with_the_requirement(tmp_database: str, table: str) -> None:
     ask(tmp_database, f"CREATE {table}")
     with Driven(tmp_database, **KEYED, insert_mode="upsert") as sink:
         with pytest.raises(ConfigError) as refused:

@@ -1,5 +1,6 @@
-"""One identity of keys: whatever the type of the key and however records write it, a batch of upserts and deletions
-leaves what its records, one by one, leave. On a real server; the right answer is what batches of one record leave."""
+"""Tests of key identity: for any type of key and any form in records, a batch of upserts and deletions has the same
+result as its records one by one. On a real server; batches of one record give the expected result.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +39,11 @@ MADE = (
 
 @dataclass(frozen=True)
 class Kind:
-    """A type of key, and ways to write keys of it."""
+    """A type of key, and forms of its values."""
 
     sql: str
     one: Sequence[Any]
-    """Ways to write one key."""
+    """Forms of one key."""
     others: Sequence[Any]
     """Other keys."""
 
@@ -107,7 +108,7 @@ EVENTS = st.lists(
 
 @pytest.fixture(scope="module")
 def of_all_kinds(postgres: Postgres) -> str:
-    """One database for all kinds, which need extensions."""
+    """Return one database for all kinds, which need extensions."""
     ask(postgres.dsn, "CREATE DATABASE of_all_kinds")
     dsn = postgres.dsn.removesuffix("postgres") + "of_all_kinds"
     ask(dsn, MADE)
@@ -115,12 +116,12 @@ def of_all_kinds(postgres: Postgres) -> str:
 
 
 def written(kind: Kind, number: int) -> Any:
-    """Most keys are one, each time in another way."""
+    """Return a key: most are the same key, each time in another form."""
     return kind.others[number % len(kind.others)] if number > 6 else kind.one[number % len(kind.one)]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"{at}-{one.sql}" for at, one in enumerate(KINDS)])
-def test_a_batch_leaves_what_its_records_one_by_one_leave(of_all_kinds: str, kind: Kind) -> None:
+def test_a_batch_has_the_result_of_its_records_one_by_one(of_all_kinds: str, kind: Kind) -> None:
     table = f"(id {kind.sql} PRIMARY KEY, v text, w text DEFAULT 'w')"
 
     @given(events=EVENTS)
@@ -143,7 +144,7 @@ def test_a_batch_leaves_what_its_records_one_by_one_leave(of_all_kinds: str, kin
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"{at}-{one.sql}" for at, one in enumerate(KINDS)])
-def test_the_last_record_of_a_key_counts_and_deletions_stay_in_their_place(of_all_kinds: str, kind: Kind) -> None:
+def test_the_last_record_of_a_key_counts_and_deletions_keep_their_place(of_all_kinds: str, kind: Kind) -> None:
     ask(of_all_kinds, f"DROP TABLE IF EXISTS orders; CREATE TABLE orders (id {kind.sql} PRIMARY KEY, v text)")
     first, second = kind.one[0], kind.one[-1]
     with Driven(of_all_kinds, **UPSERT) as sink:
@@ -156,7 +157,7 @@ def test_the_last_record_of_a_key_counts_and_deletions_stay_in_their_place(of_al
         assert sink.reporter.reported == []
 
 
-def test_updates_take_the_last_record_of_a_key(tmp_database: str) -> None:
+def test_updates_use_the_last_record_of_a_key(tmp_database: str) -> None:
     ask(tmp_database, f"CREATE TABLE orders (id uuid PRIMARY KEY, v text); INSERT INTO orders VALUES ('{UUID}', 'old')")
     with Driven(tmp_database, insert_mode="update", pk_mode="record_value", pk_fields="id") as sink:
         for last in ("b", "a"):
@@ -164,7 +165,7 @@ def test_updates_take_the_last_record_of_a_key(tmp_database: str) -> None:
             assert sink.rows("SELECT v FROM orders") == [(last,)]
 
 
-def test_keys_of_several_columns_are_one_if_all_their_columns_are(tmp_database: str) -> None:
+def test_keys_of_several_columns_are_equal_if_all_columns_are(tmp_database: str) -> None:
     ask(tmp_database, "CREATE TABLE orders (a uuid, b numeric, v text, PRIMARY KEY (a, b))")
     config: dict[str, Any] = {**UPSERT, "pk_fields": "a,b"}
     with Driven(tmp_database, **config) as sink:
@@ -173,7 +174,7 @@ def test_keys_of_several_columns_are_one_if_all_their_columns_are(tmp_database: 
         assert sink.rows("SELECT b, v FROM orders ORDER BY v") == [(2, "b"), (1, "c")]
 
 
-def test_keys_of_records_with_different_schemas_are_one(tmp_database: str) -> None:
+def test_keys_of_records_with_different_schemas_can_be_equal(tmp_database: str) -> None:
     ask(tmp_database, "CREATE TABLE orders (id numeric PRIMARY KEY, v text)")
     decimals = [Schema("BYTES", False, DECIMAL, 1, parameters={"scale": str(scale)}) for scale in (1, 2, 0)]
     schemas = [Schema("STRUCT", fields=(("id", one),)) for one in decimals]
@@ -202,7 +203,7 @@ TRIGGER = (
         "RETURN NEW;",
     ],
 )
-def test_a_trigger_that_changes_keys_gets_the_records_in_their_order(tmp_database: str, code: str) -> None:
+def test_a_trigger_that_changes_keys_gets_the_records_in_order(tmp_database: str, code: str) -> None:
     ask(tmp_database, TRIGGER.format(code, "BEFORE"))
     with Driven(tmp_database, **UPSERT) as sink:
         sink.put([{"v": "1"}, None, {"v": "2"}], ["b", "a", "A"])
@@ -211,7 +212,7 @@ def test_a_trigger_that_changes_keys_gets_the_records_in_their_order(tmp_databas
 
 
 @pytest.mark.parametrize("table", ["DELETE FROM Orders", "EXECUTE format('DELETE FROM %I', TG_TABLE_NAME) ||"])
-def test_a_trigger_that_changes_other_rows_gets_the_records_in_their_order(tmp_database: str, table: str) -> None:
+def test_a_trigger_that_changes_other_rows_gets_the_records_in_order(tmp_database: str, table: str) -> None:
     quote = "'" if "EXECUTE" in table else ""
     code = f"{table} {quote} WHERE id < {quote}{' || quote_literal(NEW.id)' if quote else 'NEW.id'}; RETURN NULL;"
     ask(tmp_database, TRIGGER.format(code, "AFTER"))
@@ -220,7 +221,7 @@ def test_a_trigger_that_changes_other_rows_gets_the_records_in_their_order(tmp_d
         assert sink.rows("SELECT id FROM orders ORDER BY id") == [("a",), ("b",), ("c",)]
 
 
-def test_a_trigger_that_sets_other_columns_parts_no_batches(tmp_database: str) -> None:
+def test_a_trigger_that_sets_other_columns_does_not_divide_batches(tmp_database: str) -> None:
     ask(tmp_database, TRIGGER.format("NEW.at := now(); NEW.v := coalesce(NEW.v, 'x'); RETURN NEW;", "BEFORE"))
     with psycopg.connect(tmp_database) as connection:
         table = looked_up(connection, TableName("", "orders"))
@@ -235,7 +236,7 @@ def test_a_null_in_a_key_equals_no_other(tmp_database: str) -> None:
         assert sink.rows("SELECT v FROM orders ORDER BY v") == [("x",), ("y",), ("z",)]
 
 
-def test_an_index_that_compares_otherwise_than_its_column_keeps_the_order_of_records(tmp_database: str) -> None:
+def test_an_index_with_another_comparison_than_its_column_keeps_the_order(tmp_database: str) -> None:
     ask(tmp_database, MADE)
     ask(
         tmp_database,
@@ -246,7 +247,7 @@ def test_an_index_that_compares_otherwise_than_its_column_keeps_the_order_of_rec
         assert sink.rows("SELECT id, v, w FROM orders ORDER BY id") == [("a", "4", "4"), ("q", None, "1")]
 
 
-def test_a_key_that_is_none_of_its_type_costs_its_record(tmp_database: str) -> None:
+def test_an_invalid_key_for_its_type_costs_its_record(tmp_database: str) -> None:
     ask(tmp_database, MADE)
     ask(tmp_database, "CREATE TABLE orders (id inet PRIMARY KEY, v text)")
     with Driven(tmp_database, **UPSERT) as sink:
@@ -255,7 +256,7 @@ def test_a_key_that_is_none_of_its_type_costs_its_record(tmp_database: str) -> N
         assert [offset for offset, _ in sink.reporter.reported] == [1]
 
 
-def test_a_deletion_that_reaches_other_rows_stays_in_its_place(tmp_database: str) -> None:
+def test_a_deletion_that_affects_other_rows_keeps_its_place(tmp_database: str) -> None:
     ask(
         tmp_database,
         "CREATE TABLE orders (id int PRIMARY KEY, parent int REFERENCES orders ON DELETE CASCADE, v text); "
@@ -288,7 +289,7 @@ USUAL: Sequence[tuple[KeyColumn, Sequence[Any]]] = (
 )  # fmt: skip
 
 
-def test_uuids_have_one_token_however_a_group_of_records_writes_them() -> None:
+def test_uuids_have_one_token_in_every_form() -> None:
     hyphens = UUID.replace("-", "")
     moved = "-".join(hyphens[at : at + 4] for at in (0, 4, 8, 12)) + "-" + hyphens[16:]
     assert len(moved) == len(UUID)
@@ -327,18 +328,18 @@ UNUSUAL: Sequence[tuple[KeyColumn, Sequence[Any]]] = (
 
 
 @pytest.mark.parametrize(("key", "values"), USUAL)
-def test_usual_keys_need_no_question(key: KeyColumn, values: Sequence[Any]) -> None:
+def test_usual_keys_need_no_query(key: KeyColumn, values: Sequence[Any]) -> None:
     found = proven([key], [values], [texts(values, key.form)])
     assert found is not None
     assert len(set(found.identities)) == (1 if key.type.name == "uuid" else len(values))
 
 
 @pytest.mark.parametrize(("key", "values"), UNUSUAL)
-def test_what_texts_do_not_prove_is_asked_for(key: KeyColumn, values: Sequence[Any]) -> None:
+def test_keys_that_texts_do_not_prove_need_a_query(key: KeyColumn, values: Sequence[Any]) -> None:
     assert proven([key], [values], [texts(values, key.form)]) is None
 
 
-def test_structs_and_maps_with_the_same_key_meet(tmp_database: str) -> None:
+def test_struct_and_map_keys_can_be_equal(tmp_database: str) -> None:
     """Records of two shapes of keys in one batch."""
     ask(tmp_database, "CREATE TABLE orders (id uuid PRIMARY KEY, v text)")
     schema = Schema("STRUCT", fields=[("id", Schema("STRING"))])

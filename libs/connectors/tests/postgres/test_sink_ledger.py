@@ -1,4 +1,6 @@
-"""The ledger of a PostgreSQL sink: owners that follow each other, sessions that break or stand still, new offsets."""
+"""Tests of the ledger of a PostgreSQL sink: consecutive owners, broken or hanging sessions, altered
+offsets.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ class PostgresTarget:
 def test_whatever_owners_do_each_record_is_written_once(
     tmp_database: str, records: list[tuple[int, bool]], steps: list[Step]
 ) -> None:
-    """Transactions of several owners are open at once, and commit, fail or break in any order."""
+    """Transactions of several owners are open at the same time, and commit, fail or break in any order."""
     Story.of(PostgresTarget(tmp_database), records).tell(steps)
 
 
@@ -77,8 +79,10 @@ def written(dsn: str) -> list[int]:
     return [row[0] for row in ask(dsn, "SELECT id FROM orders ORDER BY id")]
 
 
-def test_an_owner_that_was_followed_writes_nothing(database: str) -> None:
-    """1. a stands still. 2. b takes over, which ends a's session, and writes. 3. a wakes with its next batch."""
+def test_a_superseded_owner_writes_nothing(database: str) -> None:
+    """1. a is suspended. 2. b takes over, which ends a's session, and writes. 3. a resumes with its next
+    batch.
+    """
     with Driven(database) as stale:
         stale.put(values(0, 1))
         batch = stale.batch(values(2, 3))
@@ -94,7 +98,7 @@ def test_an_owner_that_was_followed_writes_nothing(database: str) -> None:
     assert written(database) == [0, 1, 2, 3, 4]
 
 
-def test_a_transaction_that_stands_still_is_ended_by_who_follows(database: str) -> None:
+def test_the_next_owner_ends_a_hanging_transaction(database: str) -> None:
     with Driven(database) as first:
         first.put(values(0))
     name = session_name(first.run_id)
@@ -109,8 +113,8 @@ def test_a_transaction_that_stands_still_is_ended_by_who_follows(database: str) 
     assert written(database) == [0, 1]
 
 
-def test_a_batch_that_comes_again_is_written_once(database: str) -> None:
-    """As after a commit of which nobody heard, or that never was."""
+def test_a_repeated_batch_is_written_once(database: str) -> None:
+    """As after a commit with an unknown outcome, or one that failed."""
     with Driven(database) as sink:
         batch = sink.put(values(0, 1))
         sink.task.put(batch)
@@ -127,7 +131,7 @@ def test_a_batch_that_comes_again_is_written_once(database: str) -> None:
     assert written(database) == [0, 1, 2, 3]
 
 
-def test_a_target_that_was_set_back_gets_the_records_again(database: str) -> None:
+def test_a_restored_target_gets_the_records_again(database: str) -> None:
     with Driven(database) as sink:
         sink.put(values(0, 1, 2))
         ask(database, "UPDATE herdmesh_ledger SET next_offset = 1; DELETE FROM orders WHERE id > 0")
@@ -138,8 +142,8 @@ def test_a_target_that_was_set_back_gets_the_records_again(database: str) -> Non
         assert sink.next == 1
 
 
-def test_a_row_that_stays_locked_is_waited_for_in_turns(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock of somebody else, who is no run: the task tries again, and hears when it is to stop."""
+def test_a_wait_for_a_locked_row_times_out_and_is_retried(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock of a session that is no run: the task retries, and can receive a stop command."""
     monkeypatch.setattr(task, "LOCK_TIMEOUT", b"SET lock_timeout = '10ms'")
     with Driven(database) as sink, psycopg.connect(database) as other:
         other.execute("UPDATE herdmesh_ledger SET next_offset = 0")
@@ -151,7 +155,7 @@ def test_a_row_that_stays_locked_is_waited_for_in_turns(database: str, monkeypat
     assert written(database) == [0]
 
 
-def test_tries_are_counted_where_the_config_bounds_them() -> None:
+def test_retries_are_limited_by_the_config() -> None:
     sink = Driven("postgresql://nobody@127.0.0.1:1/none", max_retries="2")
     for _ in range(2):
         with pytest.raises(RetriableError, match="takes no connection now"):

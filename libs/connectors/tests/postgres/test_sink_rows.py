@@ -1,4 +1,6 @@
-"""Rows of a batch: their columns, and that writes in order do what the records, one by one, would do."""
+"""Tests of rows of a batch: their columns, and that ordered writes have the result of the records one
+by one.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def test_structs_become_columns_with_defaults_for_nulls(by_field: bool) -> None:
          {"k": [1], "a": ["x"], "id": [1]}, ["k"]),
     ],
 )  # fmt: skip
-def test_where_the_key_is_from(
+def test_the_key_comes_from_the_configured_place(
     config: dict[str, str], keys: list[Any], key_schema: Schema | None, expected: dict[str, Any], key_names: list[str]
 ) -> None:
     (rows,) = read(batch([{"id": 1, "a": "x"}], keys, key_schema=key_schema), settings(**config))
@@ -103,12 +105,12 @@ NO_ROWS: list[tuple[Any, Any, dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("value", "key", "config", "told"), NO_ROWS)
-def test_a_record_that_is_no_row_is_bad_data(value: Any, key: Any, config: dict[str, str], told: str) -> None:
+def test_a_record_that_cannot_be_a_row_is_bad_data(value: Any, key: Any, config: dict[str, str], told: str) -> None:
     with pytest.raises(DataError, match=told):
         read(batch([value], [key]), settings(**config))
 
 
-def test_a_key_without_a_name_is_the_configs_fault() -> None:
+def test_a_primitive_key_without_pk_fields_is_a_config_error() -> None:
     with pytest.raises(ConfigError) as refused:
         read(batch([{"a": 1}], ["k"]), settings(pk_mode="record_key"))
     assert refused.value.field == "pk.fields"
@@ -125,7 +127,7 @@ EVENTS = st.lists(
 
 
 def one_by_one(table: dict[str, Row], events: Sequence[tuple[int, Mapping[str, int] | None]]) -> None:
-    """What an upsert or a deletion of each record does."""
+    """Apply an upsert or a deletion for each record."""
     for key, value in events:
         if value is None:
             table.pop(str(key), None)
@@ -153,7 +155,7 @@ def writes_of(events: Sequence[tuple[int, Mapping[str, int] | None]], config: Si
 
 
 @given(EVENTS, EVENTS)
-def test_writes_do_what_the_records_one_by_one_would(
+def test_writes_have_the_result_of_the_records_one_by_one(
     before: list[tuple[int, dict[str, int] | None]], events: list[tuple[int, dict[str, int] | None]]
 ) -> None:
     config = settings(insert_mode="upsert", pk_mode="record_key", pk_fields="id", delete_enabled="true")
@@ -179,7 +181,7 @@ def test_inserts_and_deletions_of_one_key_are_never_in_one_write(
 
 
 def _deletions_once(told: list[bool]) -> list[bool]:
-    """Of deletions that follow each other one."""
+    """Merge consecutive deletions to one."""
     return [is_deletion for at, is_deletion in enumerate(told) if not (is_deletion and told[at - 1 : at] == [True])]
 
 

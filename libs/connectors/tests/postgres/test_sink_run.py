@@ -1,4 +1,6 @@
-"""`PostgresSink` in the engine, on a real broker and a real server: exact rows, whatever is killed or frozen."""
+"""Tests of `PostgresSink` in the engine, with a real broker and a real server: exact rows after kills
+and freezes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ POINTS = (*AMID, "after-write", "after-offset-commit")
 
 
 class WithoutLedger(PostgresSinkTask):
-    """Does not say where its ledger stands: the group's offsets decide."""
+    """Does not report its ledger's positions: the group's offsets decide."""
 
     def claim(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
         super().claim(partitions)
@@ -44,7 +46,7 @@ def sink(kafka: Kafka, name: str, topic: str, dsn: str, path: str = TASK, **more
 
 
 def anew(spec: RunSpec) -> RunSpec:
-    """The task's next run."""
+    """Return the spec of the task's next run."""
     return replace(spec, run_id=uuid.uuid4().hex)
 
 
@@ -53,13 +55,13 @@ def ids(dsn: str, table: str = "rows") -> list[int]:
 
 
 def made_table(dsn: str, table: str = "rows") -> str:
-    """A table that takes any row any number of times."""
+    """Create a table that accepts any row any number of times."""
     ask(dsn, f"CREATE TABLE {table} (id int, name text, email text)")
     return table
 
 
 @pytest.mark.parametrize(("harm", "points"), [("kill", POINTS), ("wake", AMID)])
-def test_each_record_is_a_row_once_whatever_happens_to_an_owner(
+def test_each_record_is_a_row_once_after_a_kill_or_freeze(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, tmp_database: str, harm: str,
     points: Sequence[str],
 ) -> None:  # fmt: skip
@@ -92,7 +94,7 @@ def test_each_record_is_a_row_once_whatever_happens_to_an_owner(
 
 
 @pytest.mark.parametrize("path", [TASK, f"{__name__}:WithoutLedger"])
-def test_without_the_ledgers_word_records_come_twice(
+def test_records_are_written_twice_without_the_ledgers_positions(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, tmp_database: str, path: str
 ) -> None:
     made_table(tmp_database)
@@ -109,10 +111,10 @@ def test_without_the_ledgers_word_records_come_twice(
     assert ids(tmp_database) == sorted([*range(RECORDS), *twice])
 
 
-def test_a_server_that_is_killed_gets_the_rest_when_it_is_back(
+def test_a_killed_server_gets_the_remaining_records_after_its_restart(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Amid a transaction; the run waits, and goes on in a session of its own."""
+    """It is killed within a transaction; the run waits, and continues in a new session."""
     server = Postgres(tmp_path / "server")
     asyncio.run(server.start())
     try:
@@ -132,7 +134,7 @@ def test_a_server_that_is_killed_gets_the_rest_when_it_is_back(
         server.kill()
 
 
-def test_a_poison_record_is_a_letter_and_the_rest_are_rows(
+def test_a_poison_record_is_a_dead_letter_and_the_rest_are_rows(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_database: str
 ) -> None:
     made_table(tmp_database)

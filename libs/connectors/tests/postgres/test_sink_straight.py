@@ -1,4 +1,4 @@
-"""Upserts that go straight into their table: what the table has is the same as of merges, whatever was there before."""
+"""Tests of upserts by direct COPY: the table is the same as after merges, whatever it had before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STRAIGHT, MERGED = "orders", "pg_temp.herdmesh_stage_0"
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Where each COPY of the sink went, in order."""
+    """Return the target of each COPY of the sink, in order."""
     found = list[str]()
     plain = psycopg.Cursor.copy
 
@@ -45,18 +45,18 @@ def held(sink: Driven) -> dict[int, str]:
     return {row[0]: row[1] for row in sink.rows("SELECT id, note FROM orders")}
 
 
-def test_new_keys_are_copied_straight_and_others_are_merged(tmp_database: str, copied: list[str]) -> None:
+def test_new_keys_are_copied_directly_and_others_are_merged(tmp_database: str, copied: list[str]) -> None:
     made(tmp_database)
     with Driven(tmp_database, **UPSERT) as sink:
         write(sink, range(MANY), "a")
         assert copied == [STRAIGHT]
-        write(sink, range(MANY - 1, 2 * MANY), "b")  # one key is there already
+        write(sink, range(MANY - 1, 2 * MANY), "b")  # one key exists already
         assert copied[1:] == [STRAIGHT, MERGED]
         assert held(sink) == {**dict.fromkeys(range(MANY - 1), "a"), **dict.fromkeys(range(MANY - 1, 2 * MANY), "b")}
         assert (sink.ledger(), sink.reporter.reported) == (2 * MANY + 1, [])
 
 
-def test_a_stream_of_updates_is_seldom_tried_straight(tmp_database: str, copied: list[str]) -> None:
+def test_a_stream_of_updates_seldom_attempts_a_direct_copy(tmp_database: str, copied: list[str]) -> None:
     made(tmp_database)
     batches = 40
     with Driven(tmp_database, **UPSERT) as sink:
@@ -79,7 +79,7 @@ def test_few_rows_are_merged(tmp_database: str, copied: list[str]) -> None:
         assert copied == [MERGED]
 
 
-def test_of_a_key_that_is_twice_in_a_batch_the_last_record_counts(tmp_database: str, copied: list[str]) -> None:
+def test_the_last_record_of_a_repeated_key_counts(tmp_database: str, copied: list[str]) -> None:
     made(tmp_database)
     with Driven(tmp_database, **UPSERT) as sink:
         ids = [*range(MANY), *range(MANY)]
@@ -88,7 +88,7 @@ def test_of_a_key_that_is_twice_in_a_batch_the_last_record_counts(tmp_database: 
         assert held(sink) == {number: str(MANY + number) for number in range(MANY)}
 
 
-def test_rows_that_are_deleted_and_come_again_in_one_batch(tmp_database: str, copied: list[str]) -> None:
+def test_rows_deleted_and_inserted_again_in_one_batch(tmp_database: str, copied: list[str]) -> None:
     made(tmp_database)
     with Driven(tmp_database, **UPSERT) as sink:
         write(sink, range(MANY), "a")
@@ -101,7 +101,7 @@ def test_rows_that_are_deleted_and_come_again_in_one_batch(tmp_database: str, co
         assert STRAIGHT in copied[1:]
 
 
-def test_records_of_other_columns_do_not_undo_each_other(tmp_database: str) -> None:
+def test_records_with_different_columns_do_not_overwrite_each_other(tmp_database: str) -> None:
     made(tmp_database, ", n int DEFAULT 7")
     with Driven(tmp_database, **UPSERT) as sink:
         values = [{"note": "a"}] * MANY + [{"n": 1}] * MANY
@@ -111,7 +111,7 @@ def test_records_of_other_columns_do_not_undo_each_other(tmp_database: str) -> N
         assert set(sink.rows("SELECT note, n FROM orders WHERE id >= 200")) == {("a", 7), (None, 1)}
 
 
-def test_a_second_unique_constraint_refuses_records_as_it_does_in_a_merge(tmp_database: str, copied: list[str]) -> None:
+def test_a_second_unique_constraint_refuses_the_same_records_as_a_merge(tmp_database: str, copied: list[str]) -> None:
     made(tmp_database, "UNIQUE")
     with Driven(tmp_database, **UPSERT) as sink:
         values = [{"note": str(number)} for number in range(MANY)]
@@ -133,10 +133,10 @@ def test_bad_values_cost_one_record_each(tmp_database: str) -> None:
 
 
 @pytest.mark.parametrize("is_ended", [False, True])
-def test_a_key_that_another_session_is_inserting_is_waited_for_and_updated(
+def test_a_key_that_another_session_inserts_is_waited_for_and_updated(
     tmp_database: str, copied: list[str], is_ended: bool
 ) -> None:
-    """`is_ended`: the server ends the session that waits amid its copy. Nothing of it stays."""
+    """`is_ended`: the server ends the session that waits within its COPY. Nothing of it stays."""
     made(tmp_database)
     with psycopg.connect(tmp_database) as other, Driven(tmp_database, **UPSERT) as sink:
         other.execute("INSERT INTO orders VALUES (100, 'other'), (-1, 'other')")
@@ -158,7 +158,7 @@ def test_a_key_that_another_session_is_inserting_is_waited_for_and_updated(
         assert sink.ledger() == MANY
 
 
-def test_columns_of_any_type_may_be_in_a_table_that_is_copied_into(tmp_database: str, copied: list[str]) -> None:
+def test_a_table_for_direct_copy_may_have_columns_of_any_type(tmp_database: str, copied: list[str]) -> None:
     ask(tmp_database, "CREATE DOMAIN word AS text NOT NULL; CREATE TYPE pair AS (a int, b int)")
     made(tmp_database, ", w word, p pair, many int[], short varchar(3), n numeric(4, 2), at timestamptz, doc jsonb")
     row = {"w": "x", "p": "(1,2)", "many": [1], "short": "abc", "n": 1.25, "at": "2024-02-29 13:00Z", "doc": {"x": 1}}
@@ -170,8 +170,8 @@ def test_columns_of_any_type_may_be_in_a_table_that_is_copied_into(tmp_database:
         ]
 
 
-def test_without_its_unique_index_nothing_is_written(tmp_database: str) -> None:
-    """Also where it is dropped while the sink writes."""
+def test_nothing_is_written_without_the_unique_index(tmp_database: str) -> None:
+    """Also if it is dropped while the sink writes."""
     made(tmp_database)
     with Driven(tmp_database, **UPSERT) as sink:
         write(sink, range(MANY))
@@ -181,7 +181,7 @@ def test_without_its_unique_index_nothing_is_written(tmp_database: str) -> None:
         assert len(sink.rows("SELECT id FROM orders")) == MANY
 
 
-def test_who_may_insert_and_not_update_is_refused_at_once(tmp_database: str) -> None:
+def test_a_user_with_insert_and_without_update_is_refused_at_once(tmp_database: str) -> None:
     ask(tmp_database, "DO $$ BEGIN CREATE ROLE plain LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
     made(tmp_database)
     with Driven(tmp_database):
@@ -212,7 +212,9 @@ OTHERS: dict[str, str] = {
 
 
 @pytest.mark.parametrize("made_by", OTHERS.values(), ids=OTHERS)
-def test_what_is_no_plain_table_is_merged_into(tmp_database: str, copied: list[str], made_by: str) -> None:
+def test_views_partitioned_tables_and_tables_with_triggers_are_merged(
+    tmp_database: str, copied: list[str], made_by: str
+) -> None:
     ask(tmp_database, made_by)
     with Driven(tmp_database, **UPSERT) as sink:
         write(sink, range(MANY))
@@ -222,7 +224,7 @@ def test_what_is_no_plain_table_is_merged_into(tmp_database: str, copied: list[s
         assert sorted(ask(tmp_database, "SELECT what FROM told")) == [("INSERT",), ("UPDATE",)]
 
 
-def test_rules_of_a_table_are_followed_by_inserts(tmp_database: str) -> None:
+def test_inserts_obey_a_tables_rules(tmp_database: str) -> None:
     ask(
         tmp_database,
         "CREATE TABLE orders (id bigint, note text); CREATE TABLE log (id bigint); "
@@ -233,7 +235,7 @@ def test_rules_of_a_table_are_followed_by_inserts(tmp_database: str) -> None:
         assert sink.rows("SELECT id FROM orders UNION ALL SELECT id FROM log") == [(1,), (1,)]
 
 
-def test_rows_get_their_numbers_in_the_order_of_the_records(tmp_database: str) -> None:
+def test_rows_get_their_serial_numbers_in_the_order_of_the_records(tmp_database: str) -> None:
     made(tmp_database, ", number serial")
     with Driven(tmp_database, **UPSERT) as sink:
         ids = [5, 3, 9, 1]
@@ -244,7 +246,7 @@ def test_rows_get_their_numbers_in_the_order_of_the_records(tmp_database: str) -
         assert [row[0] for row in sink.rows("SELECT id FROM orders WHERE id > 10 ORDER BY number")] == many
 
 
-def test_attempts_are_further_apart_with_each_failure_and_begin_anew_with_a_success() -> None:
+def test_attempts_are_rarer_after_each_failure_and_reset_by_a_success() -> None:
     attempts = Attempts()
 
     def until_due() -> int:

@@ -1,5 +1,6 @@
-"""The standard suite that authors are given, applied to the PostgreSQL sink, on a real server: rows that are inserted
-into a table that it makes, and rows by key in one that is there."""
+"""The standard suite for authors, applied to the PostgreSQL sink, on a real server: rows inserted into a table that the
+sink creates, and rows by key in an existing table.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from herdmesh.sdk.testing import BadConfig, RecordForm, SinkRunSuite, SinkSuite,
 
 
 class InsertedRows(SinkWorld):
-    """A table that the sink makes, and widens."""
+    """A table that the sink creates, and extends."""
 
     forms = (RecordForm.STRUCT,)
     takes_tombstones = False
@@ -51,7 +52,7 @@ class InsertedRows(SinkWorld):
 
 
 class RowsByKey(InsertedRows):
-    """A table that somebody made; the records' keys are its own."""
+    """An existing table; the records' keys are its keys."""
 
     forms = (RecordForm.STRUCT, RecordForm.MAP)
     takes_tombstones = True
@@ -72,7 +73,7 @@ class RowsByKey(InsertedRows):
 
 
 class OnTheServer:
-    """The test's own database."""
+    """Base class with the test's own database."""
 
     @pytest.fixture
     def outside(self, tmp_database: str) -> str:
@@ -85,7 +86,7 @@ class TestInsertedRows(OnTheServer, SinkSuite):
 
 
 class TestRowsByKey(OnTheServer, SinkSuite):
-    """Kills are `TestInsertedRows`'s: what is different here is what a batch becomes."""
+    """`TestInsertedRows` has the kills: only the result of a batch differs here."""
 
     test_resume_after_a_kill_at_every_point = None  # pyright: ignore[reportAssignmentType]
     connector = PostgresSink

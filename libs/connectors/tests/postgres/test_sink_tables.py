@@ -1,4 +1,6 @@
-"""What a PostgreSQL sink writes, on a real server: modes, tables that are made and evolved, types, bad records."""
+"""Tests of a PostgreSQL sink's writes, on a real server: modes, created and evolved tables, types, bad
+records.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def column(schema: Schema, *rows: tuple[Any, ...]) -> StructColumn:
 ORDER = struct(id=Schema("INT64"), note=OPTIONAL_STRING)
 
 
-def test_a_table_is_made_with_every_type_and_says_what_was_written(tmp_database: str) -> None:
+def test_a_table_is_created_with_every_type_and_holds_the_values(tmp_database: str) -> None:
     schema = struct(
         i8=Schema("INT8"), i16=Schema("INT16"), i32=Schema("INT32"), i64=Schema("INT64"), f32=Schema("FLOAT32"),
         f64=Schema("FLOAT64"), yes=Schema("BOOLEAN"), text=STRING, bin=Schema("BYTES"),
@@ -67,7 +69,7 @@ def test_a_table_is_made_with_every_type_and_says_what_was_written(tmp_database:
         ]
 
 
-def test_upserts_and_tombstones_make_the_last_record_of_each_key_count(tmp_database: str) -> None:
+def test_the_last_upsert_or_tombstone_of_each_key_counts(tmp_database: str) -> None:
     with Driven(tmp_database, auto_create="true", **UPSERT) as sink:
         more: dict[str, Any] = {"schema": ORDER, "key_schema": Schema("INT64")}
         sink.put(column(ORDER, (9, "a"), (9, "b"), (9, "c")), [1, 2, 1], **more)
@@ -81,13 +83,13 @@ def test_upserts_and_tombstones_make_the_last_record_of_each_key_count(tmp_datab
         assert (sink.ledger(), sink.reporter.reported) == (9, [])
 
 
-def test_a_tombstone_for_a_table_that_is_not_there_deletes_nothing(tmp_database: str) -> None:
+def test_a_tombstone_for_a_missing_table_deletes_nothing(tmp_database: str) -> None:
     with Driven(tmp_database, auto_create="true", **UPSERT) as sink:
         sink.put([None, *column(ORDER, (1, "a"))], [1, 1], schema=ORDER, key_schema=Schema("INT64"))
         assert sink.rows("SELECT * FROM orders") == [(1, "a")]
 
 
-def test_update_writes_rows_that_are_there_and_insert_refuses_those(tmp_database: str) -> None:
+def test_update_writes_existing_rows_and_insert_refuses_them(tmp_database: str) -> None:
     ask(tmp_database, "CREATE TABLE orders (id int PRIMARY KEY, note text); INSERT INTO orders VALUES (1, 'old')")
     with Driven(tmp_database, insert_mode="update", pk_mode="record_value", pk_fields="id") as sink:
         sink.put([{"id": 1, "note": "a"}, {"id": 2, "note": "b"}, {"id": 1, "note": "c"}, {"id": 1}])
@@ -121,7 +123,7 @@ def test_maps_are_written_by_name_with_the_tables_types(tmp_database: str) -> No
         ]
 
 
-def test_names_of_any_kind_and_views_and_partitions(tmp_database: str) -> None:
+def test_any_names_views_and_partitions(tmp_database: str) -> None:
     ask(
         tmp_database,
         'CREATE SCHEMA "S%"; CREATE TABLE "S%"."a\'b""c{}" ("x y%" int PRIMARY KEY, "SELECT" text) '
@@ -136,7 +138,7 @@ def test_names_of_any_kind_and_views_and_partitions(tmp_database: str) -> None:
         assert sink.rows('SELECT next_offset FROM "S%"."led{}""ger"') == [(3,)]
 
 
-def test_timestamps_are_of_the_zone_that_is_configured_where_a_column_has_none(tmp_database: str) -> None:
+def test_timestamps_have_the_configured_zone_in_columns_without_one(tmp_database: str) -> None:
     ask(tmp_database, "CREATE TABLE orders (with_zone timestamptz, without timestamp)")
     schema = struct(with_zone=Schema("INT64", name=TIMESTAMP), without=Schema("INT64", name=TIMESTAMP))
     with Driven(tmp_database, db_timezone="Asia/Kolkata") as sink:
@@ -147,7 +149,7 @@ def test_timestamps_are_of_the_zone_that_is_configured_where_a_column_has_none(t
         )]  # fmt: skip
 
 
-def test_a_table_evolves_by_columns_that_may_be_null(tmp_database: str) -> None:
+def test_a_table_evolves_by_nullable_columns(tmp_database: str) -> None:
     wider = struct(
         id=Schema("INT64"), note=OPTIONAL_STRING, n=Schema("INT32", True, default=7), b=Schema("BYTES", True)
     )
@@ -165,7 +167,7 @@ def test_a_table_evolves_by_columns_that_may_be_null(tmp_database: str) -> None:
         assert "table orders has no column must" in sink.reporter.reported[0][1]
 
 
-def test_what_is_missing_is_named(tmp_database: str) -> None:
+def test_missing_tables_and_columns_are_named(tmp_database: str) -> None:
     with Driven(tmp_database) as sink, pytest.raises(ConfigError, match="table orders is missing") as refused:
         sink.put([{"id": 1}])
     assert refused.value.field == "auto.create"
@@ -187,7 +189,7 @@ def test_what_is_missing_is_named(tmp_database: str) -> None:
         sink.put([{"id": 1}])
 
 
-def test_a_column_that_the_key_should_have_made_is_told_as_the_keys(tmp_database: str) -> None:
+def test_a_missing_key_column_is_reported_as_the_keys(tmp_database: str) -> None:
     """Not "the record has no schema": its value has one."""
     ask(tmp_database, "CREATE TABLE orders (id bigint, note text)")
     keyed: Any = {"auto_evolve": "true", "pk_mode": "record_key", "pk_fields": "at"}
@@ -198,9 +200,7 @@ def test_a_column_that_the_key_should_have_made_is_told_as_the_keys(tmp_database
 
 
 @pytest.mark.parametrize("topic", ["..", "", "x" * 250])
-def test_a_topic_of_no_table_is_its_records_failure_where_a_transformation_made_it(
-    tmp_database: str, topic: str
-) -> None:
+def test_an_invalid_table_name_from_a_transformation_fails_only_its_records(tmp_database: str, topic: str) -> None:
     with Driven(tmp_database, auto_create="true") as sink:
         sink.put(column(ORDER, (1, "a")), schema=ORDER)
         sink.put(column(ORDER, (2, "b")), schema=ORDER, topic=topic)
@@ -211,7 +211,7 @@ def test_a_topic_of_no_table_is_its_records_failure_where_a_transformation_made_
             sink.put(column(ORDER, (3, "c")), schema=ORDER, topic="a.b.c")
 
 
-def test_a_table_that_changed_under_the_session_is_looked_at_again(tmp_database: str) -> None:
+def test_a_table_altered_during_the_session_is_read_again(tmp_database: str) -> None:
     ask(tmp_database, "CREATE TABLE orders (id int, note text)")
     with Driven(tmp_database, auto_create="true", auto_evolve="true") as sink:
         sink.put(column(ORDER, (1, "a")), schema=ORDER)
@@ -263,7 +263,7 @@ def test_a_bad_record_costs_one_record(tmp_database: str, mode: str, bad: Any, t
 ORDERS = "CREATE TABLE orders (id int PRIMARY KEY, parent int REFERENCES orders DEFERRABLE INITIALLY DEFERRED)"
 
 
-def test_a_bad_record_costs_no_other_that_waits_for_the_end_of_its_transaction(tmp_database: str) -> None:
+def test_a_bad_record_costs_no_other_with_a_deferred_constraint(tmp_database: str) -> None:
     ask(tmp_database, ORDERS)
     with Driven(tmp_database) as run:
         run.put([{"id": 4, "parent": 3}, {"id": 3, "parent": None}, {"id": "x", "parent": None}])
@@ -271,7 +271,7 @@ def test_a_bad_record_costs_no_other_that_waits_for_the_end_of_its_transaction(t
         assert [row[0] for row in run.rows("SELECT id FROM orders ORDER BY 1")] == [3, 4]
 
 
-def test_a_record_is_given_up_once_where_the_end_of_the_transaction_refuses_another(tmp_database: str) -> None:
+def test_a_record_is_reported_once_when_a_deferred_constraint_refuses_another(tmp_database: str) -> None:
     ask(tmp_database, ORDERS)
     with Driven(tmp_database) as run:
         run.put([{"id": 1, "parent": None}, None, {"id": 2, "parent": 99}])
@@ -279,7 +279,7 @@ def test_a_record_is_given_up_once_where_the_end_of_the_transaction_refuses_anot
         assert [row[0] for row in run.rows("SELECT id FROM orders")] == [1]
 
 
-def test_where_nobody_takes_bad_records_nothing_is_written(tmp_database: str) -> None:
+def test_nothing_is_written_without_a_reporter_for_bad_records(tmp_database: str) -> None:
     ask(tmp_database, "CREATE TABLE orders (id int)")
     with Driven(tmp_database, tolerant=False) as sink:
         with pytest.raises(DataError, match=r"invalid input syntax.*\(record of orders-0 at offset 1\)"):
@@ -297,7 +297,7 @@ EVENTS = st.lists(
 
 @given(batches=st.lists(EVENTS, min_size=1, max_size=3))
 @settings(max_examples=soak_or(30, 1_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_table_is_as_the_records_one_by_one_make_it(
+def test_the_table_has_the_result_of_the_records_one_by_one(
     tmp_database: str, batches: list[list[tuple[int, dict[str, int] | None]]]
 ) -> None:
     ask(
@@ -318,7 +318,9 @@ def test_the_table_is_as_the_records_one_by_one_make_it(
 
 
 class _Beaten:
-    """A session that finds what another one has just made, as the server says it when it has seen the type first."""
+    """A session whose CREATE fails because another session just created the object, and the server found
+    its type first.
+    """
 
     def __init__(self, connection: psycopg.Connection[Any], dsn: str) -> None:
         self._connection, self._dsn = connection, dsn
@@ -332,7 +334,7 @@ class _Beaten:
         return self._connection.execute(statement, *given)
 
 
-def test_tables_that_another_task_makes_at_the_same_moment_are_used(tmp_database: str) -> None:
+def test_tables_created_concurrently_by_another_task_are_used(tmp_database: str) -> None:
     table = TableName("", "ledger")
     with psycopg.connect(tmp_database, autocommit=True) as connection:
         beaten: Any = _Beaten(connection, tmp_database)
@@ -343,7 +345,7 @@ def test_tables_that_another_task_makes_at_the_same_moment_are_used(tmp_database
 
 
 @pytest.mark.parametrize("name", ["herdmesh_ledger", "orders"])
-def test_a_type_of_a_tables_name_is_told_of(tmp_database: str, name: str) -> None:
+def test_a_type_with_the_tables_name_is_reported(tmp_database: str, name: str) -> None:
     ask(tmp_database, f"CREATE TYPE {name} AS ENUM ('a')")
     with (
         pytest.raises(ConfigError, match=f'type "{name}" already exists'),
@@ -352,7 +354,7 @@ def test_a_type_of_a_tables_name_is_told_of(tmp_database: str, name: str) -> Non
         sink.put(column(ORDER, (1, None)), schema=ORDER)
 
 
-def test_a_user_that_may_not_make_the_ledger_is_told_what_to_grant(tmp_database: str) -> None:
+def test_a_user_without_the_right_to_create_the_ledger_is_told_the_grant(tmp_database: str) -> None:
     ask(tmp_database, "DO $$ BEGIN CREATE ROLE plain LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
     with pytest.raises(ConfigError, match="herdmesh_ledger cannot be used: permission denied") as refused:
         Driven(tmp_database, connection_user="plain").take()
@@ -385,7 +387,7 @@ YEARS: list[tuple[Schema, JavaDate, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("schema", "value", "kind", "zone", "held"), YEARS)
-def test_dates_of_any_year_that_postgresql_holds(
+def test_dates_of_any_year_of_postgresql(
     tmp_database: str, schema: Schema, value: JavaDate, kind: str, zone: str, held: str
 ) -> None:
     ask(tmp_database, f"CREATE TABLE orders (at {kind}, whole {kind}[])")
@@ -404,10 +406,8 @@ DAYS = st.integers(-2_440_588, 106_751_991)
     ["UTC", "Asia/Tokyo", "America/New_York", "Europe/Berlin", "Pacific/Apia", "Australia/Lord_Howe"]
 ))  # fmt: skip
 @settings(max_examples=soak_or(20, 1_000), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_moments_and_days_are_read_back_as_they_were(
-    tmp_database: str, moments: list[tuple[int, int]], zone: str
-) -> None:
-    """By the server's own arithmetic."""
+def test_moments_and_days_round_trip(tmp_database: str, moments: list[tuple[int, int]], zone: str) -> None:
+    """Checked with the server's own arithmetic."""
     ask(tmp_database, "DROP TABLE IF EXISTS orders; CREATE TABLE orders (n int, with_zone timestamptz, day date)")
     fields = struct(
         n=Schema("INT32"), with_zone=Schema("INT64", True, name=TIMESTAMP), day=Schema("INT32", True, name=DATE)
@@ -429,7 +429,7 @@ FLOATS = struct(n=Schema("FLOAT32", True), t=Schema("FLOAT32"), r=Schema("FLOAT3
 ))  # fmt: skip
 
 
-def test_32_bit_floats_are_not_widened_before_they_are_printed(tmp_database: str) -> None:
+def test_32_bit_floats_are_not_widened_before_printing(tmp_database: str) -> None:
     ask(tmp_database, "CREATE TABLE orders (n numeric, t text, r real, many numeric[])")
     tenth = 0.10000000149011612
     with Driven(tmp_database) as sink:

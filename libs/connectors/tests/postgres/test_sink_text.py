@@ -1,4 +1,4 @@
-"""Connect values as the text of a COPY: each kind, escaping, and what has no text."""
+"""Tests of Connect values as the text of a COPY: each kind, escaping, and values without a text."""
 
 from __future__ import annotations
 
@@ -82,20 +82,20 @@ def test_each_kind_of_value(value: Any, form: Form, text: str) -> None:
     assert texts([value, other], form) == [text, written], "beside another kind"
 
 
-def test_what_has_no_text_is_bad_data() -> None:
+def test_a_value_without_a_text_is_bad_data() -> None:
     with pytest.raises(DataError, match="a value of type object cannot be written"):
         texts([object()], PLAIN)
 
 
 @given(st.floats(width=32, allow_nan=False))
-def test_a_32_bit_float_is_read_as_itself(value: float) -> None:
+def test_a_32_bit_float_round_trips(value: float) -> None:
     (text,) = texts([value], Form(FLOAT32))
     assert text is not None
     assert float32(float(text)) == value
     assert len(text.strip("-0.").partition("e")[0].replace(".", "")) <= 9 or value.is_integer()
 
 
-def test_kinds_that_differ_keep_their_texts() -> None:
+def test_mixed_kinds_keep_their_texts() -> None:
     assert texts([1, Int32(2), 3.5, True, None, "x", b"y"], PLAIN) == ["1", "2", "3.5", "true", None, "x", "\\x79"]
 
 
@@ -108,7 +108,7 @@ def test_lines_of_a_copy() -> None:
 @given(numbers=st.lists(st.none() | st.integers(-70_000_000_000_000, 260_000_000_000_000), max_size=4))
 @example(numbers=[-62_135_596_800_000, 253_402_300_799_999, None, 1_000])
 @example(numbers=[9_223_372_036_825_200_000, 0])
-def test_dates_have_the_same_text_by_the_column_and_alone(
+def test_dates_have_the_same_text_by_column_and_alone(
     schema: Schema | None, unit_ms: int, numbers: list[int | None]
 ) -> None:
     values = [None if one is None else JavaDate(one // unit_ms * unit_ms) for one in numbers]
@@ -121,14 +121,14 @@ _cells = st.none() | st.text(st.characters(codec="utf-8") | st.sampled_from("\t\
 
 
 @given(st.lists(st.tuples(_cells, _cells, st.just("1")), min_size=1, max_size=4))
-def test_lines_are_escaped_whether_shown_by_the_column_or_by_all(rows: list[tuple[str | None, ...]]) -> None:
+def test_lines_are_escaped_alike_whether_checked_by_column_or_at_once(rows: list[tuple[str | None, ...]]) -> None:
     columns = [list(column) for column in zip(*rows, strict=True)]
     each = zip(*map(escaped, columns), strict=True)
     assert lines(columns) == "".join("\t".join(row) + "\n" for row in each).encode()
 
 
 @given(st.lists(st.none() | st.text(st.characters(codec="utf-8")), min_size=1))
-def test_escaping_can_be_undone(column: list[str | None]) -> None:
+def test_escaping_round_trips(column: list[str | None]) -> None:
     undone = {"\\\\": "\\", "\\t": "\t", "\\n": "\n", "\\r": "\r"}
 
     def plain(text: str) -> str | None:
@@ -146,7 +146,7 @@ def test_escaping_can_be_undone(column: list[str | None]) -> None:
     assert [plain(field) for field in fields] == column
 
 
-def test_a_column_of_32_bit_floats_has_the_shortest_texts_that_numpy_has() -> None:
+def test_a_column_of_32_bit_floats_has_numpys_shortest_texts() -> None:
     bits = np.random.default_rng(3).integers(0, 2**32, 3_000, dtype=np.uint32)
     plain = [0.0, -0.0, 1.0, 0.1, 1e-4, 999_999_936.0]
     for numbers in (bits.view(np.float32), np.array(plain, np.float32)):
@@ -154,5 +154,5 @@ def test_a_column_of_32_bit_floats_has_the_shortest_texts_that_numpy_has() -> No
         assert texts(column, Form(FLOAT32)) == [None, *(repr(float(str(number))) for number in numbers)]
 
 
-def test_doubles_under_a_schema_of_32_bits_keep_their_magnitude() -> None:
+def test_doubles_with_a_32_bit_schema_keep_their_magnitude() -> None:
     assert texts([0.5, 1e300, None], Form(FLOAT32)) == ["0.5", "1e+300", None]

@@ -1,4 +1,6 @@
-"""The shared table of sample values in a PostgreSQL sink: the column that is made for each, and what it holds then."""
+"""Tests of the shared table of sample values in a PostgreSQL sink: the created column for each, and
+its value.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def test_every_type_has_its_column_and_its_value(tmp_database: str) -> None:
     assert held == HELD
 
 
-def test_what_has_no_column_of_its_own_goes_into_json(tmp_database: str) -> None:
+def test_values_without_a_column_type_are_written_to_json(tmp_database: str) -> None:
     ask(tmp_database, f"CREATE TABLE orders (id int, {FIELD} json)")
     with Driven(tmp_database) as sink:
         for sample in (one for one in WITH_SCHEMA if one.name in AS_JSON):

@@ -1,4 +1,6 @@
-"""Local times that the zone's clock skips: they are read as the server reads them, and none is left out."""
+"""Tests of local times that the zone's clock skips: they are read with the server's meaning, and none
+is left out.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ MOMENTS = ["00:59:59", "01:00:00", "01:45:00", "01:00:00", "01:30:00", "02:00:00
 
 
 def us(text: str) -> int:
-    """Since 2000, as the server sends moments."""
+    """Return microseconds since 2000, the server's form of moments."""
     moment = datetime.fromisoformat(text).replace(tzinfo=UTC)
     return int(moment.timestamp()) * 1_000_000 - EPOCH_US
 
@@ -37,11 +39,11 @@ def us(text: str) -> int:
         ("Nowhere/None", "2024-03-31 01:00", "2024-03-31 01:00", False),
     ],
 )
-def test_which_moments_are_of_one_skipped_hour(zone: str, one: str, other: str, expected: bool) -> None:
+def test_moments_of_one_skipped_hour(zone: str, one: str, other: str, expected: bool) -> None:
     assert SkippedHours(zone).have_both(us(one), us(other)) is expected
 
 
-def test_moments_that_no_clock_has_are_of_none() -> None:
+def test_infinity_and_null_are_in_no_skipped_hour() -> None:
     assert not SkippedHours("Europe/Berlin").have_both(MINUS_INFINITY_US, MINUS_INFINITY_US)
     assert not SkippedHours("Europe/Berlin").have_both(None, None)
 

@@ -1,4 +1,6 @@
-"""A PostgreSQL source's configuration: which tables, which keys go together, what is warned of. Without a server."""
+"""Tests of a PostgreSQL source's config: selection of tables, combinations of keys, warnings. Without
+a server.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ ORDERS = TableId("db", "public", "orders")
         ({"table.include.list": ".*", "table.exclude.list": ".*orders"}, False),
     ],
 )
-def test_which_tables_are_read(lists: dict[str, str], chosen: bool) -> None:
+def test_selection_of_tables(lists: dict[str, str], chosen: bool) -> None:
     assert settings_of({**BASE, **lists}).tables.has(ORDERS) is chosen
 
 
@@ -63,17 +65,17 @@ def test_which_tables_are_read(lists: dict[str, str], chosen: bool) -> None:
         ({"topic.prefix": "..", "query": "SELECT 1"}, "topic.prefix"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_key(more: dict[str, str], field: str) -> None:
+def test_invalid_settings_are_refused_with_their_key(more: dict[str, str], field: str) -> None:
     (error,) = PostgresSourceConnector().validate({**BASE, **more})
     assert error.field == field
 
 
-def test_a_prefix_that_no_topic_can_have_is_left_to_transformations() -> None:
+def test_an_invalid_topic_prefix_is_accepted_with_transformations() -> None:
     assert not PostgresSourceConnector().validate({**BASE, "topic.prefix": "my topics/", "transforms": "rename"})
     assert not PostgresSourceConnector().validate({**BASE, "topic.prefix": "p" * 249, "query": "SELECT 1"})
 
 
-def test_a_config_of_confluents_is_taken_as_it_is() -> None:
+def test_a_config_of_confluents_is_accepted_unchanged() -> None:
     config = {
         **BASE,
         "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",
@@ -97,8 +99,8 @@ def test_a_config_of_confluents_is_taken_as_it_is() -> None:
     assert config["connector.class"] == describe(PostgresSourceConnector).class_name
 
 
-def test_a_config_of_aivens_connector_is_taken_as_it_is() -> None:
-    """What it calls otherwise: the moment to begin at, and how names are quoted."""
+def test_a_config_of_aivens_connector_is_accepted_unchanged() -> None:
+    """With its own names for the initial timestamp and the quoting of names."""
     config = {
         **BASE, "connector.class": "io.aiven.connect.jdbc.JdbcSourceConnector", "mode": "timestamp",
         "timestamp.column.name": "changed", "timestamp.initial.ms": "1700000000000", "sql.quote.identifiers": "true",
@@ -115,7 +117,7 @@ def test_a_config_of_aivens_connector_is_taken_as_it_is() -> None:
     assert config["connector.class"] in PostgresSourceConnector.aliases
 
 
-def test_what_has_no_effect_is_named() -> None:
+def test_settings_without_effect_are_named() -> None:
     more = {
         "dialect.name": "OracleDatabaseDialect", "quote.sql.identifiers": "never", "query.retry.attempts": "5",
         "transaction.isolation.mode": "DEFAULT", "poll.intervall.ms": "1", "herdmesh.wait.for.writers": "true",
@@ -130,21 +132,21 @@ def test_what_has_no_effect_is_named() -> None:
     ("more", "exactly_once", "has_sign"),
     [
         ({}, False, False),
-        ({"mode": "incrementing"}, True, False),  # which column it is, only the server knows
+        ({"mode": "incrementing"}, True, False),  # only the server knows the column
         ({"mode": "incrementing", "incrementing.column.name": "id"}, True, True),
         ({"mode": "timestamp", "timestamp.column.name": "t"}, True, True),
         ({"mode": "incrementing", "incrementing.column.name": "id", "query": "SELECT 1 AS id"}, True, False),
         ({"mode": "odd"}, None, None),
     ],
 )
-def test_what_a_mode_can_do(more: dict[str, str], exactly_once: bool | None, has_sign: bool | None) -> None:
+def test_exactly_once_and_sign_by_mode(more: dict[str, str], exactly_once: bool | None, has_sign: bool | None) -> None:
     assert PostgresSourceConnector().exactly_once_support({**BASE, **more}) is exactly_once
     if has_sign is not None:
         assert settings_of({**BASE, **more}).has_sign is has_sign
 
 
 @given(TABLES, st.integers(1, 12))
-def test_every_table_is_read_by_one_task_as_evenly_as_can_be(found: list[TableId], tasks_max: int) -> None:
+def test_every_table_has_one_task_and_tasks_are_even(found: list[TableId], tasks_max: int) -> None:
     groups = dealt(found, tasks_max)
     assert [table for group in groups for table in group] == found
     sizes = [len(group) for group in groups]
@@ -153,7 +155,7 @@ def test_every_table_is_read_by_one_task_as_evenly_as_can_be(found: list[TableId
 
 
 @given(TABLES)
-def test_tables_in_a_tasks_config_are_read_back(found: list[TableId]) -> None:
+def test_tables_in_a_task_config_round_trip(found: list[TableId]) -> None:
     assert tables_of({"tables": written(found)}) == found
 
 

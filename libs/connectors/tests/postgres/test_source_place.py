@@ -1,4 +1,4 @@
-"""Offsets of the PostgreSQL source: Confluent's, to the microsecond, both ways."""
+"""Tests of the PostgreSQL source's offsets: Confluent's form, to the microsecond, in both directions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from libs.connectors.tests.postgres.reading import Reader, config_of
 from libs.connectors.tests.postgres.sink_driver import ask
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-#: What a `timestamptz` can be: 4713 BC to 294276.
+#: The range of a `timestamptz`: 4713 BC to 294276.
 MOMENTS = st.integers(-210_863_520_000_000_000, 9_224_318_015_999_999_999)
 
 
 @given(st.builds(Place, st.none() | INT64, st.none() | MOMENTS))
-def test_a_place_that_was_stored_is_the_same_place(place: Place) -> None:
+def test_a_stored_place_round_trips(place: Place) -> None:
     stored = offsets_topic.encode_value(place.offset())
     assert Place.of(offsets_topic.decode_value(stored)) == place
 
@@ -33,7 +33,7 @@ def test_a_place_that_was_stored_is_the_same_place(place: Place) -> None:
     ("offset", "place"),
     [
         ({"incrementing": 7}, Place(7)),
-        # java.sql.Timestamp: getTime() and getNanos(), which are all below the second
+        # java.sql.Timestamp: getTime() and getNanos(), which contains everything below the second
         ({"timestamp": 1_700_000_000_123, "timestamp_nanos": 123_456_000}, Place(None, 1_700_000_000_123_456)),
         ({"timestamp": -1, "timestamp_nanos": 999_999_000}, Place(None, -1)),
         ({"incrementing": 7, "timestamp": 5, "timestamp_nanos": 5_000_000}, Place(7, 5_000)),
@@ -50,7 +50,7 @@ def test_javas_offsets(offset: dict[str, Any] | None, place: Place) -> None:
 
 
 def test_javas_partitions() -> None:
-    """A HashMap's order, which is part of the key of a record in the offsets topic."""
+    """With a HashMap's order, which is part of the key of a record in the offsets topic."""
     key = offsets_topic.encode_key("c", table_partition("db.public.orders"))
     assert key == b'["c",{"protocol":"1","table":"db.public.orders"}]'
     assert offsets_topic.encode_key("c", QUERY_PARTITION) == b'["c",{"query":"query"}]'
@@ -73,12 +73,12 @@ TABLE = {"protocol": "1", "table": "db.public.orders"}
         (TABLE, {"other": 1}),
     ],
 )
-def test_offsets_of_something_else_are_refused(partition: dict[str, Any] | None, offset: dict[str, Any]) -> None:
+def test_other_offsets_are_refused(partition: dict[str, Any] | None, offset: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         PostgresSourceConnector().alter_offsets({}, [(partition, offset)])
 
 
-def test_offsets_of_its_own_can_be_set_and_forgotten() -> None:
+def test_its_own_offsets_can_be_set_and_deleted() -> None:
     offsets = [(TABLE, {"incrementing": 1}), (TABLE, None), (QUERY_PARTITION, {"timestamp": 1})]
     assert PostgresSourceConnector().alter_offsets({}, offsets)
 
@@ -92,7 +92,7 @@ def test_a_place_is_rewound_by_its_moment_and_never_forward() -> None:
     assert rewound(1_000, committed, has_timestamp=False) is None
     found = rewound(1_000, committed, has_timestamp=True)
     assert found is not None
-    # right before the first row of that very moment; what is there already, and what has no moment, stays
+    # right before the first row of that moment; an earlier place, and one without a moment, stays
     assert [(partition, Place.of(offset)) for partition, offset in found] == [(a, Place(7, 999_999))]
 
 
@@ -110,7 +110,7 @@ def test_the_earliest_moments_are_places(tmp_database: str) -> None:
                 assert [row["id"] for row in reader.rows()] == [2]
 
 
-def test_rows_that_are_numbered_anew_are_warned_of(tmp_database: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_renumbered_rows_have_a_warning(tmp_database: str, caplog: pytest.LogCaptureFixture) -> None:
     ask(tmp_database, "CREATE TABLE t (id serial PRIMARY KEY, v text); INSERT INTO t (v) VALUES ('a'), ('b'), ('c')")
     reader = Reader(config_of(tmp_database, mode="incrementing", incrementing__column__name="id", table__whitelist="t"))
     with caplog.at_level(logging.WARNING):

@@ -1,5 +1,6 @@
-"""Tables of a real PostgreSQL rewound to a time by a worker's own offsets: what is not older comes again, and nothing
-else."""
+"""Tests of rewinding tables of a real PostgreSQL to a time with a worker's own offsets: exactly the rows that are not
+older are sent again.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ROWS = 10
 
 
 @pytest.mark.parametrize("mode", ["timestamp", "timestamp+incrementing"])
-def test_all_that_is_not_older_comes_again(
+def test_all_rows_that_are_not_older_are_sent_again(
     kafka_bootstrap: str, tmp_database: str, tmp_topic: Callable[..., str], mode: str
 ) -> None:
     """Two rows a second; the moments have microseconds, a rewind has milliseconds."""
@@ -77,7 +78,7 @@ def test_all_that_is_not_older_comes_again(
     assert here.change(config, rewind_to_ms=(BEGUN_S + 3_600) * 1_000)[0] == before, "a rewind does not go forward"
 
 
-def test_numbers_alone_do_not_tell_where_it_was(
+def test_numbers_alone_cannot_be_rewound_to_a_time(
     kafka_bootstrap: str, tmp_database: str, tmp_topic: Callable[..., str]
 ) -> None:
     config: dict[str, str | None] = {

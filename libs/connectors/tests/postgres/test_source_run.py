@@ -1,4 +1,6 @@
-"""The PostgreSQL source through the engine, with a real server and a real broker: exactly once, whatever is killed."""
+"""Tests of the PostgreSQL source through the engine, with a real server and a real broker: exactly
+once after kills.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def pay(connection: psycopg.Connection[Any], count: int) -> None:
 
 
 def spec_of(broker: Kafka, name: str, config: dict[str, str]) -> RunSpec:
-    """As the worker makes it: by the Java class name, through the connector."""
+    """Return the run spec of the connector's task, by the Java class name."""
     plugin = PluginRegistry([describe(PostgresSourceConnector)]).find(config["connector.class"])
     assert (plugin.connector, TaskKind(plugin.kind)) == (PostgresSourceConnector, TaskKind.SOURCE)
     (task,) = task_configs({**config, "name": name, **JSON_VALUES})
@@ -55,7 +57,7 @@ def spec_of(broker: Kafka, name: str, config: dict[str, str]) -> RunSpec:
 
 
 @pytest.mark.parametrize("failpoint", ["before-write", "after-write", "after-offset-commit"])
-def test_a_killed_run_is_gone_on_from_with_nothing_lost_or_doubled(
+def test_a_killed_run_continues_without_loss_or_duplicates(
     broker: Kafka,
     admin: psycopg.Connection[Any],
     tmp_database: str,
@@ -82,10 +84,10 @@ def test_a_killed_run_is_gone_on_from_with_nothing_lost_or_doubled(
     assert {row["payer"] for row in found} == {f"p{number}" for number in range(1, ROWS + 1)}
 
 
-def test_offsets_are_confluents_and_gone_on_from(
+def test_a_source_continues_from_confluents_offsets_and_stores_them(
     broker: Kafka, admin: psycopg.Connection[Any], tmp_database: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """The record that Java's JdbcSourceTask leaves (a HashMap's order) says which row was the last."""
+    """The offset of Java's JdbcSourceTask (with a HashMap's order) names the last row."""
     name, prefix = tmp_topic("source"), tmp_topic("from-")
     topic = broker.create_topic(f"{prefix}payments", 1)
     pay(admin, 20)

@@ -1,4 +1,4 @@
-"""The standard suite that authors are given, applied to the PostgreSQL source, on a real server."""
+"""The standard suite for authors, applied to the PostgreSQL source, on a real server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from herdmesh.sdk.testing import BadConfig, SourceRunSuite, SourceSuite, SourceW
 
 
 class TableWorld(SourceWorld):
-    """A table whose rows are numbered as they come."""
+    """A table whose rows have consecutive numbers."""
 
     def __init__(self, folder: Path, dsn: str) -> None:
         super().__init__(folder)
@@ -56,7 +56,7 @@ class TableWorld(SourceWorld):
 
 
 class OnTheServer:
-    """The test's own database."""
+    """Base class with the test's own database."""
 
     @pytest.fixture
     def outside(self, tmp_database: str) -> str:

@@ -1,4 +1,6 @@
-"""The PostgreSQL source's task against a real server: each mode, each boundary, and who is waited for."""
+"""Tests of the PostgreSQL source's task with a real server: each mode, each boundary, and waiting for
+open transactions.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ TIMESTAMP = {"mode": "timestamp", "timestamp.column.name": "changed"}
 BOTH = {"mode": "timestamp+incrementing", "incrementing.column.name": "id", "timestamp.column.name": "changed"}
 
 
-def test_a_table_becomes_structs_with_confluents_names_and_offsets(admin: Connection, tmp_database: str) -> None:
+def test_a_table_gives_structs_with_confluents_names_and_offsets(admin: Connection, tmp_database: str) -> None:
     insert(admin, "a", "b")
     admin.execute("UPDATE orders SET changed = '2024-05-06 07:08:09.123456+00'")
     reader = Reader(config_of(tmp_database, **BOTH))
@@ -75,7 +77,7 @@ def test_a_table_becomes_structs_with_confluents_names_and_offsets(admin: Connec
 
 
 @pytest.mark.parametrize("mode", [INCREMENTING, TIMESTAMP, BOTH, {"mode": "incrementing"}], ids=str)
-def test_what_is_new_is_read_once_by_one_task_after_another(
+def test_new_rows_are_read_once_by_consecutive_tasks(
     admin: Connection, tmp_database: str, mode: dict[str, str]
 ) -> None:
     reader = Reader(config_of(tmp_database, **mode))
@@ -89,7 +91,7 @@ def test_what_is_new_is_read_once_by_one_task_after_another(
     assert reader.rows() == []
 
 
-def test_bulk_reads_all_again_and_has_no_offset(admin: Connection, tmp_database: str) -> None:
+def test_bulk_reads_all_rows_again_and_has_no_offset(admin: Connection, tmp_database: str) -> None:
     insert(admin, "a", "b")
     reader = Reader(config_of(tmp_database, mode="bulk", poll__interval__ms="600000"))
     assert [names(reader.rows()) for _ in range(2)] == [["a", "b"]] * 2
@@ -100,8 +102,8 @@ def test_bulk_reads_all_again_and_has_no_offset(admin: Connection, tmp_database:
         assert 0 < task.wake_after_ms() <= 600_000
 
 
-def test_bulk_gives_its_slot_up_when_every_table_was_read_and_not_before(admin: Connection, tmp_database: str) -> None:
-    """Also where the first is due again by then: the next run would begin with it anew, without end."""
+def test_bulk_yields_its_slot_only_when_every_table_was_read(admin: Connection, tmp_database: str) -> None:
+    """Also if the first is due again by then: the next run would begin with it again, without end."""
     admin.execute("CREATE TABLE others (id int)")
     admin.execute("INSERT INTO others VALUES (7)")
     insert(admin, "a", "b", "c")
@@ -117,10 +119,10 @@ def test_bulk_gives_its_slot_up_when_every_table_was_read_and_not_before(admin: 
     assert not any(may for _, may in said[4:])
 
 
-def test_among_rows_of_one_place_no_slot_is_given_up(
+def test_a_run_does_not_yield_among_rows_of_one_place(
     admin: Connection, tmp_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their first batches have the place before: the next run would send them again."""
+    """Their first batches have the earlier place: the next run would send them again."""
     monkeypatch.setattr(sweep, "TIES_MAX", 4)
     insert(admin, *"abcdefgh")
     admin.execute("UPDATE orders SET changed = '2024-05-06' WHERE id > 1")
@@ -135,7 +137,7 @@ def test_among_rows_of_one_place_no_slot_is_given_up(
     assert [may for _, may in found] == [True, *[False] * (len(found) - 2), True]
 
 
-def test_a_query_is_read_whatever_it_is_made_of(admin: Connection, tmp_database: str) -> None:
+def test_a_query_with_comments_and_any_clauses_is_read(admin: Connection, tmp_database: str) -> None:
     insert(admin, "a", "b%", "c")
     query = "SELECT id AS number, name FROM orders WHERE name LIKE '%%' AND id <> 1 ORDER BY 2 -- last;"
     more = {"query": query, "mode": "incrementing", "incrementing.column.name": "NUMBER"}
@@ -166,10 +168,10 @@ RUNS_MAX = 20
 
 
 @pytest.mark.parametrize("ties_max", [4, 100_000])
-def test_rows_of_one_moment_are_never_lost_and_doubled_only_where_they_are_too_many(
+def test_rows_of_one_moment_are_never_lost_and_duplicated_only_beyond_the_limit(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch, ties_max: int
 ) -> None:
-    """Whatever the moments are, and after whichever batch a run dies."""
+    """For any moments, and a run's death after any batch."""
     monkeypatch.setattr(sweep, "TIES_MAX", ties_max)
     more = {"mode": "timestamp", "timestamp.column.name": "moment", "table.whitelist": "ties"}
 
@@ -188,7 +190,7 @@ def test_rows_of_one_moment_are_never_lost_and_doubled_only_where_they_are_too_m
         if ties_max > len(moments):
             assert sorted(numbers) == everything
             assert [moments[number] for number in numbers] == sorted(moments)
-        elif not found[-1]:  # one that dies over and over among too many of one moment does not come past them
+        elif not found[-1]:  # a run that dies repeatedly among too many rows of one moment makes no progress past them
             assert {*numbers} == {*everything}
 
     with psycopg.connect(postgres.dsn, autocommit=True) as connection:
@@ -199,7 +201,7 @@ def test_rows_of_one_moment_are_never_lost_and_doubled_only_where_they_are_too_m
             connection.execute("DROP TABLE ties")
 
 
-def test_a_lower_number_that_is_committed_later_is_waited_for(admin: Connection, tmp_database: str) -> None:
+def test_a_lower_number_committed_later_is_waited_for(admin: Connection, tmp_database: str) -> None:
     reader = Reader(config_of(tmp_database, **INCREMENTING))
     with psycopg.connect(tmp_database) as slow, reader.task() as task:
         insert(slow, "first")  # has number 1, and is not committed
@@ -217,7 +219,7 @@ def test_a_lower_number_that_is_committed_later_is_waited_for(admin: Connection,
 STEPS = st.lists(st.tuples(st.sampled_from(["insert", "commit", "roll back", "poll"]), st.integers(0, 2)), max_size=30)
 
 
-def test_every_committed_row_is_read_once_in_order_however_writers_overlap(
+def test_every_committed_row_is_read_once_in_order_with_overlapping_writers(
     admin: Connection, tmp_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_task, "_WAIT_S", 0.0)
@@ -254,7 +256,7 @@ def test_every_committed_row_is_read_once_in_order_however_writers_overlap(
             one.close()
 
 
-def test_a_lower_number_is_waited_for_through_a_partition(admin: Connection, tmp_database: str) -> None:
+def test_a_lower_number_in_a_partition_is_waited_for(admin: Connection, tmp_database: str) -> None:
     admin.execute("""
         CREATE TABLE parts (id bigserial, name text NOT NULL) PARTITION BY LIST (name);
         CREATE TABLE parts_one PARTITION OF parts FOR VALUES IN ('one');
@@ -287,7 +289,7 @@ def test_a_prepared_transaction_is_waited_for(admin: Connection, tmp_database: s
 
 
 def test_without_the_wait_a_lower_number_is_lost(admin: Connection, tmp_database: str) -> None:
-    """Which is why there is one."""
+    """This shows that the wait is needed."""
     reader = Reader(config_of(tmp_database, **INCREMENTING, herdmesh__wait__for__writers="false"))
     with psycopg.connect(tmp_database) as slow:
         insert(slow, "first")
@@ -307,12 +309,14 @@ def test_a_timestamp_is_read_when_it_is_old_enough(admin: Connection, tmp_databa
 
 
 @pytest.mark.parametrize(("initial", "found"), [("1704067200000", ["b", "c"]), ("-1", [])])
-def test_where_timestamps_begin(admin: Connection, tmp_database: str, initial: str, found: list[str]) -> None:
+def test_the_start_of_timestamps_by_config(
+    admin: Connection, tmp_database: str, initial: str, found: list[str]
+) -> None:
     for name, changed in (("a", "2023-12-31 23:59Z"), ("b", "2024-01-02Z"), ("c", "2024-01-03Z")):
         admin.execute("INSERT INTO orders (name, changed) VALUES (%s, %s)", (name, changed))
     reader = Reader(config_of(tmp_database, **TIMESTAMP, timestamp__initial=initial))
     assert names(reader.rows()) == found
-    # "Now" is stored: what comes before the next run is not passed over.
+    # "Now" is stored, so rows that arrive before the next run are not skipped.
     insert(admin, "later")
     assert names(reader.rows()) == ["later"]
 
@@ -343,7 +347,7 @@ def test_many_tables_are_read_in_turn(admin: Connection, tmp_database: str) -> N
     assert {batch.topic for batch in reader.batches} == {"db-t1", "db-t2", "db-t3"}
 
 
-def test_a_column_that_comes_or_goes_gives_a_new_schema(admin: Connection, tmp_database: str) -> None:
+def test_an_added_or_dropped_column_gives_a_new_schema(admin: Connection, tmp_database: str) -> None:
     reader = Reader(config_of(tmp_database, **INCREMENTING))
     insert(admin, "a")
     with reader.task() as task:
@@ -356,7 +360,7 @@ def test_a_column_that_comes_or_goes_gives_a_new_schema(admin: Connection, tmp_d
         admin.execute(ORDERS)
 
 
-def test_a_connection_that_breaks_in_the_middle_loses_and_doubles_nothing(admin: Connection, tmp_database: str) -> None:
+def test_a_broken_connection_loses_and_duplicates_nothing(admin: Connection, tmp_database: str) -> None:
     admin.execute("INSERT INTO orders (name) SELECT g::text FROM generate_series(1, 500) g")
     reader = Reader(config_of(tmp_database, **INCREMENTING))
     with reader.task(records_max=100) as task:
@@ -372,7 +376,7 @@ def test_a_connection_that_breaks_in_the_middle_loses_and_doubles_nothing(admin:
 
 
 @pytest.mark.postgres
-async def test_a_server_that_is_killed_in_the_middle_and_comes_back_loses_and_doubles_nothing(tmp_path: Path) -> None:
+async def test_a_killed_and_restarted_server_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     server = Postgres(tmp_path)
     await server.start()
     try:
@@ -406,7 +410,7 @@ async def test_a_server_that_is_killed_in_the_middle_and_comes_back_loses_and_do
         ({**INCREMENTING, "query": "SELECT 1 AS id, 2 AS id"}, "query"),
     ],
 )
-def test_what_only_the_server_knows_is_told_with_the_key(
+def test_errors_that_need_the_server_are_reported_with_the_key(
     admin: Connection, tmp_database: str, more: dict[str, str], field: str
 ) -> None:
     admin.execute("ALTER TABLE orders ADD COLUMN gone timestamp")  # may be null
@@ -417,7 +421,7 @@ def test_what_only_the_server_knows_is_told_with_the_key(
     assert reader.batches == []
 
 
-def test_a_table_without_a_column_that_counts_is_told(admin: Connection, tmp_database: str) -> None:
+def test_a_table_without_a_number_column_is_reported(admin: Connection, tmp_database: str) -> None:
     admin.execute("ALTER TABLE orders ALTER id DROP IDENTITY")
     with (
         Reader(config_of(tmp_database, mode="incrementing")).task() as task,
@@ -426,9 +430,7 @@ def test_a_table_without_a_column_that_counts_is_told(admin: Connection, tmp_dat
         task.poll()
 
 
-def test_a_table_after_which_no_topic_can_be_called_is_told_with_what_to_do(
-    admin: Connection, tmp_database: str
-) -> None:
+def test_a_table_with_an_invalid_topic_name_is_reported_with_a_fix(admin: Connection, tmp_database: str) -> None:
     config = config_of(tmp_database, **INCREMENTING)
     before = task_configs(config)[0]
     admin.execute('CREATE TABLE "Order lines (ü)" (id serial PRIMARY KEY)')
@@ -447,13 +449,13 @@ def test_a_table_after_which_no_topic_can_be_called_is_told_with_what_to_do(
     reader = Reader(renamed)
     with reader.task():
         pass
-    # one that is made while the connector runs
+    # a table that is created while the connector runs
     made = source_task.PostgresSourceTask()
     with pytest.raises(ConfigError, match="would go to topic"):
         made.start({**task_config, "transforms": ""}, SourceTaskContext("source", 0, 1, "run", lambda _: None))
 
 
-def test_a_value_that_connect_cannot_have_names_its_column(admin: Connection, tmp_database: str) -> None:
+def test_a_value_that_connect_cannot_represent_names_its_column(admin: Connection, tmp_database: str) -> None:
     admin.execute("ALTER TABLE orders ADD COLUMN price numeric(9, 2) DEFAULT 'NaN'")
     insert(admin, "a")
     reader = Reader(config_of(tmp_database, **INCREMENTING))
@@ -462,13 +464,11 @@ def test_a_value_that_connect_cannot_have_names_its_column(admin: Connection, tm
 
 
 @pytest.mark.parametrize("mode", [INCREMENTING, TIMESTAMP, BOTH], ids=str)
-def test_the_sign_changes_when_there_is_something_to_read(
-    admin: Connection, tmp_database: str, mode: dict[str, str]
-) -> None:
+def test_the_sign_changes_with_new_rows(admin: Connection, tmp_database: str, mode: dict[str, str]) -> None:
     looks = iter(range(100))
 
     def sign() -> str | None:
-        """Looks are kept for a moment, by config."""
+        """Signs are cached for a short time, by config."""
         (config,) = task_configs({**config_of(tmp_database, **mode), "name": f"look {next(looks)}"})
         return PostgresSourceConnector().sign(config)
 
@@ -486,7 +486,7 @@ def test_bulk_has_no_sign(admin: Connection, tmp_database: str) -> None:
     assert PostgresSourceConnector().sign(bulk) is None
 
 
-def test_a_table_that_is_made_later_is_noticed(admin: Connection, tmp_database: str) -> None:
+def test_a_table_created_later_is_discovered(admin: Connection, tmp_database: str) -> None:
     asked = threading.Event()
     connector = PostgresSourceConnector()
     connector.context = ConnectorContext(asked.set)
@@ -501,7 +501,7 @@ def test_a_table_that_is_made_later_is_noticed(admin: Connection, tmp_database: 
         connector.stop()
 
 
-def test_a_view_is_read_where_that_is_asked_for(admin: Connection, tmp_database: str) -> None:
+def test_a_view_is_read_if_configured(admin: Connection, tmp_database: str) -> None:
     admin.execute("CREATE VIEW seen AS SELECT id, name FROM orders")
     insert(admin, "a")
     reader = Reader(config_of(tmp_database, **INCREMENTING, table__types="VIEW"))

@@ -1,4 +1,6 @@
-"""Open writers of every relation that is read: under views, queries, functions, inheritance and partitions."""
+"""Tests of open writers of every relation that is read: under views, queries, functions, inheritance
+and partitions.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def admin(tmp_database: str) -> Iterator[Connection]:
         yield connection
 
 
-def test_a_lower_number_is_waited_for_wherever_it_is_written(
+def test_a_lower_number_is_waited_for_in_every_kind_of_relation(
     admin: Connection, tmp_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_task, "_WAIT_S", 0.0)
@@ -80,10 +82,10 @@ def test_a_lower_number_is_waited_for_wherever_it_is_written(
             assert [row["name"] for row in reader.until(task, 2)] == ["slow", "fast"], what
 
 
-def test_a_number_that_was_drawn_before_the_table_was_locked_is_waited_for(
+def test_a_number_drawn_before_the_table_was_locked_is_waited_for(
     admin: Connection, tmp_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Hibernate does."""
+    """Hibernate draws numbers this way."""
     monkeypatch.setattr(source_task, "_WAIT_S", 0.0)
     admin.execute("CREATE SEQUENCE drawn; CREATE TABLE later (id bigint PRIMARY KEY DEFAULT nextval('drawn'))")
     for table, sequence in (("base", "base_id_seq"), ("later", "drawn")):
@@ -100,7 +102,7 @@ def test_a_number_that_was_drawn_before_the_table_was_locked_is_waited_for(
             assert [row["id"] for row in reader.until(task, 2)] == [1, 2]
 
 
-def test_numbers_that_sessions_keep_for_later_are_warned_of(
+def test_sequences_with_a_cache_have_a_warning(
     admin: Connection, tmp_database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     admin.execute("CREATE TABLE kept (id int GENERATED ALWAYS AS IDENTITY (CACHE 20), name text); "
@@ -112,7 +114,7 @@ def test_numbers_that_sessions_keep_for_later_are_warned_of(
     assert "reads numbers of sequence kept_id_seq, which has CACHE 20" in caplog.text
 
 
-def test_a_table_that_a_subscription_fills_is_warned_of(
+def test_a_table_filled_by_a_subscription_has_a_warning(
     admin: Connection, tmp_database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Rows come in the order of their commits at the publisher."""
@@ -142,7 +144,9 @@ def test_a_reader_of_the_same_tables_is_not_waited_for(admin: Connection, tmp_da
         assert [row["name"] for row in reader.rows()] == ["x"]
 
 
-def test_hidden_writers_are_warned_of(admin: Connection, tmp_database: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invisible_writers_have_a_warning(
+    admin: Connection, tmp_database: str, caplog: pytest.LogCaptureFixture
+) -> None:
     admin.execute("INSERT INTO base (name) VALUES ('x'); CREATE MATERIALIZED VIEW kept AS SELECT * FROM base; "
                   "CREATE VIEW over AS SELECT * FROM kept")  # fmt: skip
     given = {"mode": "incrementing", "incrementing.column.name": "id"}

@@ -1,4 +1,6 @@
-"""Every type of PostgreSQL's, there and back: values that a real server was given, read in both of its forms."""
+"""Tests of every type of PostgreSQL in both directions: values of a real server, read in both of their
+forms.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class Case:
-    """A type, values for it, and what Connect is to have for each."""
+    """A type, values for it, and Connect's value for each."""
 
     type: str
     values: st.SearchStrategy[Any]
@@ -76,7 +78,7 @@ def same(value: Any) -> Any:
 
 
 def us_of(value: datetime) -> int:
-    """Since 1970; a time without a zone is of UTC."""
+    """Return microseconds since 1970; a time without a zone is UTC."""
     return ((value if value.tzinfo is not None else value.replace(tzinfo=UTC)) - EPOCH) // timedelta(microseconds=1)
 
 
@@ -100,9 +102,9 @@ def numerics(digits: int, places: int) -> st.SearchStrategy[Decimal]:
 
 
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
-#: A day from the first and the last that Python has: in another zone they are still some.
+#: A day inside Python's first and last day, so that they are valid in every zone.
 MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 29))  # noqa: DTZ001 - of no zone
-#: Of which there are so few nanoseconds that INT64 has them.
+#: Dates whose nanoseconds fit INT64.
 NEAR = st.datetimes(datetime(1701, 1, 1), datetime(2249, 12, 31))  # noqa: DTZ001
 FLOATS = st.floats(allow_nan=False)
 PRECISION, BEST = TypeOptions(NumericMapping.PRECISION_ONLY), TypeOptions(NumericMapping.BEST_FIT)
@@ -175,7 +177,7 @@ def type_of(connection: Connection, name: str) -> PgType:
 
 
 def read(connection: Connection, type: PgType, name: str, values: list[Any], options: TypeOptions) -> list[Any]:
-    """As a binary cursor has them; and, checked, as their texts come to the same."""
+    """Return the values of a binary cursor; checks that their texts give the same values."""
     reading = reading_of(type, options)
     source = f"FROM (VALUES {', '.join(f'(%s::{name})' for _ in values)}) AS v (c)"
     with connection.cursor(binary=True) as cursor:
@@ -190,7 +192,7 @@ def read(connection: Connection, type: PgType, name: str, values: list[Any], opt
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.type}-{case.schema.type}-{case.options.numeric}")
-def test_values_are_read_as_they_were_written(connection: Connection, case: Case) -> None:
+def test_values_round_trip(connection: Connection, case: Case) -> None:
     type = type_of(connection, case.type)
     schema = schema_of(Column("c", type, nullable=False), case.options)
     assert schema is case.schema
@@ -223,7 +225,7 @@ def test_values_are_read_as_they_were_written(connection: Connection, case: Case
         ("tsvector", "'a' 'b'"),
     ],
 )
-def test_what_connect_has_no_type_for_is_read_as_text(connection: Connection, type: str, text: str) -> None:
+def test_types_without_a_connect_type_are_read_as_text(connection: Connection, type: str, text: str) -> None:
     assert read(connection, type_of(connection, type), type, [text], PLAIN) == [text]
 
 
@@ -239,10 +241,10 @@ def test_what_connect_has_no_type_for_is_read_as_text(connection: Connection, ty
         ("time", "24:00:00", DAY_MS),
     ],
 )
-def test_times_that_python_has_not(connection: Connection, type: str, text: str, expected: int | None) -> None:
+def test_times_beyond_pythons_range(connection: Connection, type: str, text: str, expected: int | None) -> None:
     (found,) = read(connection, type_of(connection, type), type, [text], PLAIN)
     assert isinstance(found, JavaDate)
-    if expected is None:  # the server counts them
+    if expected is None:  # the server computes them
         row = connection.execute("SELECT (extract(epoch FROM %s::timestamp) * 1000)::int8", (text,)).fetchone()
         assert row == (found,)
     else:
@@ -258,14 +260,14 @@ def test_times_that_python_has_not(connection: Connection, type: str, text: str,
         ("timestamp", "infinity", MICROS, "too far"),
     ],
 )
-def test_what_connect_cannot_have_is_told(
+def test_values_that_connect_cannot_represent_are_refused(
     connection: Connection, type: str, text: str, options: TypeOptions, said: str
 ) -> None:
     with pytest.raises(DataError, match=said):
         read(connection, type_of(connection, type), type, [text], options)
 
 
-def test_a_timestamp_without_a_zone_is_of_the_configured_one(connection: Connection) -> None:
+def test_a_timestamp_without_a_zone_has_the_configured_one(connection: Connection) -> None:
     berlin = TypeOptions(zone="Europe/Berlin")
     reading = reading_of(type_of(connection, "timestamp"), berlin)
     with connection.cursor(binary=True) as cursor:
@@ -277,7 +279,7 @@ def test_a_timestamp_without_a_zone_is_of_the_configured_one(connection: Connect
 
 
 @given(st.lists(st.none() | st.lists(st.none() | TEXTS, min_size=1, max_size=3), min_size=1, max_size=4))
-def test_texts_of_arrays_within_arrays(nested: list[Any]) -> None:
+def test_texts_of_nested_arrays(nested: list[Any]) -> None:
     def quoted(one: str | None) -> str:
         return "NULL" if one is None else '"' + one.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -286,7 +288,7 @@ def test_texts_of_arrays_within_arrays(nested: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "{1", "{1}}", "{1}2", '{"a}', "{}{}"])
-def test_what_is_no_array_is_refused(text: str) -> None:
+def test_a_text_that_is_not_an_array_is_refused(text: str) -> None:
     with pytest.raises(DataError, match="not the text of an array"):
         elements(text, str)
 
@@ -301,7 +303,7 @@ def test_what_is_no_array_is_refused(text: str) -> None:
         ("bytea", "abc"),
     ],
 )
-def test_texts_of_another_style_are_refused(type: str, text: str) -> None:
+def test_texts_of_another_date_style_are_refused(type: str, text: str) -> None:
     with pytest.raises(DataError):
         text_reader(PgType(0, type), PLAIN)(text)
 
@@ -331,7 +333,9 @@ def test_the_shape_of_a_numeric(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("schema", [case.schema for case in CASES], ids=str)
-def test_a_column_made_for_a_schema_is_read_with_a_schema_that_holds_it(connection: Connection, schema: Schema) -> None:
+def test_a_column_created_for_a_schema_is_read_with_an_equal_or_wider_schema(
+    connection: Connection, schema: Schema
+) -> None:
     back = schema_of(Column("c", type_of(connection, sql_type(schema)), nullable=False), PLAIN)
     assert back is (INT16 if schema is INT8 else schema)
 
@@ -345,7 +349,7 @@ def test_a_column_made_for_a_schema_is_read_with_a_schema_that_holds_it(connecti
     ],
     ids=str,
 )
-def test_a_schema_without_a_column_type_is_told(schema: Schema) -> None:
+def test_a_schema_without_a_column_type_is_refused(schema: Schema) -> None:
     with pytest.raises(DataError, match="has no column type"):
         sql_type(schema)
 

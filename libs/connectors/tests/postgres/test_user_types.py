@@ -1,4 +1,4 @@
-"""Types of users' own that are called like a type of the server's: they are read as what they are, by both sources."""
+"""Tests of users' types with the name of a built-in type: both sources read them as the users' types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROW: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_users_type_is_none_of_the_servers_of_its_name(tmp_database: str) -> None:
+def test_a_users_type_is_not_the_built_in_type_of_its_name(tmp_database: str) -> None:
     database = Database(tmp_database)
     try:
         database.run(

@@ -1,4 +1,5 @@
-"""A second reading of PostgreSQL's values, from their text form, with which the tests compare the binary reading.
+"""Second implementation of reading PostgreSQL's values, from their text form, with which the tests compare the binary
+reading.
 
 Owns the parsing of text output: numbers, bytes, dates and times (ISO style, the server's default), and arrays.
 
@@ -38,9 +39,10 @@ TextReader = Callable[[str], Any]
 
 
 def text_reader(type: PgType, options: TypeOptions) -> TextReader:
-    """What reads a value that is not null from its text. Raises DataError, when called, for what is no such text.
+    """Return a parser of the text of a value that is not null. The parser raises DataError for an invalid
+    text.
 
-    `options.zone` is not for these: a timestamp without a time zone is read as of UTC.
+    It ignores `options.zone`: a timestamp without a time zone is read as UTC.
     """
     reading = reading_of(type, options)
     if type.element is not None:
@@ -56,14 +58,15 @@ def text_reader(type: PgType, options: TypeOptions) -> TextReader:
 
 def _array_reader(element: PgType, options: TypeOptions) -> TextReader:
     inner = reading_of(element, options)
-    # as in `types`: what needs more than a cast is read as text there
+    # as in `types`: elements that need more than a cast are read as text
     read = str if inner.expression or element.element is not None else text_reader(element, options)
     return lambda text: elements(text, read)
 
 
 def elements(text: str, read: TextReader) -> list[Any]:
-    """The elements of an array's text, each read by `read`; an array within it is a list within the list. Raises
-    DataError when it is no array's text."""
+    """Return the elements of an array's text, each parsed by `read`; a nested array is a nested list. Raises DataError
+    for another text.
+    """
     body = text[text.index("=") + 1 :] if text.startswith("[") and "=" in text else text  # bounds: [2:3]={1,2}
     found: list[Any] = []
     open_lists: list[list[Any]] = []
@@ -111,7 +114,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _date(text: str) -> int:
-    """Days from 2000-01-01 on."""
+    """Return days since 2000-01-01."""
     match = _DATES.fullmatch(text)
     if match is None:
         return _infinite(text, _INFINITE_DAYS, "date")
@@ -119,7 +122,7 @@ def _date(text: str) -> int:
 
 
 def _time(text: str) -> int:
-    """Microseconds from midnight on; of a time with a zone from midnight in UTC on."""
+    """Return microseconds since midnight; for a time with a zone since midnight in UTC."""
     match = _TIMES.fullmatch(text)
     if match is None:
         raise DataError(f"not a time: {text!r}")
@@ -128,7 +131,7 @@ def _time(text: str) -> int:
 
 
 def _timestamp(text: str) -> int:
-    """Microseconds from 2000-01-01 on, in UTC."""
+    """Return microseconds since 2000-01-01, in UTC."""
     match = _TIMESTAMPS.fullmatch(text)
     if match is None:
         return _infinite(text, _INFINITE_US, "timestamp")
@@ -155,12 +158,13 @@ def _zone_us(match: re.Match[str], at: int) -> int:
 
 
 def _days(year_text: str, month_text: str, day_text: str, *, before_christ: bool) -> int:
-    """Days from 1970-01-01 on, in the Gregorian calendar, which PostgreSQL uses for all times (datetime ends at year
-    9999 and begins at 1). The year before 1 is 1 BC."""
+    """Return days since 1970-01-01, in the Gregorian calendar, which PostgreSQL uses for all times (datetime ends at
+    year 9999 and begins at 1). The year before 1 is 1 BC.
+    """
     year, month, day = int(year_text), int(month_text), int(day_text)
     if before_christ:
         year = 1 - year
-    # Years begin in March, so that a leap day is the last: eras of 400 years, as Howard Hinnant counts them.
+    # Years begin in March, so that a leap day is the last: eras of 400 years, after Howard Hinnant's algorithm.
     year -= month <= 2
     era, year_of_era = divmod(year, 400)
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -168,7 +172,7 @@ def _days(year_text: str, month_text: str, day_text: str, *, before_christ: bool
 
 
 def _float4(text: str) -> float:
-    """The double that the four bytes are."""
+    """Return the double of the four-byte float."""
     return struct.unpack("f", struct.pack("f", float(text)))[0]
 
 
