@@ -30,7 +30,7 @@ from herdmesh.connectors.files.task import FileSinkTask
 from herdmesh.connectors.http.requests import requests_of
 from herdmesh.connectors.http.settings import settings_of
 from herdmesh.connectors.spark.sink.tables import Rows, format_for_spark
-from herdmesh.connectors.values.refusals import taken
+from herdmesh.connectors.values.refusals import convert_batch
 
 DAY_MS = 86_400_000
 pa: Any = pyarrow
@@ -104,7 +104,7 @@ def _spark(folder: Path, batches: Sequence[SinkBatch], context: TaskContext) -> 
     form = format_for_spark(defaults=context.value_defaults)
     found: list[bytes] = []
     for batch in batches:
-        for some, piece in taken(batch, lambda one: form.pack(one.values, one.value_schema), context.give_up):
+        for some, piece in convert_batch(batch, lambda one: form.pack(one.values, one.value_schema), context.give_up):
             rows, stream = Rows(), io.BytesIO()
             rows.add(piece, form.shape(piece), len(some))
             rows.write(stream)

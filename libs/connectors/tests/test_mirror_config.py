@@ -80,7 +80,7 @@ def test_partitions_are_divided_evenly_among_tasks(partitions: list[tuple[str, i
     assert len(sizes) <= tasks_max
     assert all(sizes)
     assert not sizes or max(sizes) - min(sizes) <= 1
-    assert [topic_naming.read(topic_naming.written(task)) for task in dealt] == dealt
+    assert [topic_naming.read(topic_naming.partitions_text(task)) for task in dealt] == dealt
 
 
 def test_partitions_follow_the_counts_of_the_source() -> None:

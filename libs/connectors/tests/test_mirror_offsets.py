@@ -144,15 +144,15 @@ def test_a_commit_has_a_sync_of_its_last_record_and_a_run_one_of_its_first() -> 
     syncing.took(ORDERS, 2, 41)
     syncing.took(ORDERS, 3, 44)
     syncing.took(("other", 0), 3, 44)
-    assert syncing.owed() == [], "not committed"
+    assert syncing.partitions_due() == [], "not committed"
     syncing.committed()
-    assert syncing.owed() == [ORDERS]
-    assert syncing.told({ORDERS: 12}) == [], "the marker of the transaction is not there yet"
-    assert syncing.told({ORDERS: 13}) == [OffsetSync(ORDERS, 40, 7), OffsetSync(ORDERS, 44, 11)]
-    assert syncing.owed() == []
+    assert syncing.partitions_due() == [ORDERS]
+    assert syncing.syncs_due({ORDERS: 12}) == [], "the marker of the transaction is not there yet"
+    assert syncing.syncs_due({ORDERS: 13}) == [OffsetSync(ORDERS, 40, 7), OffsetSync(ORDERS, 44, 11)]
+    assert syncing.partitions_due() == []
     syncing.took(ORDERS, 1, 50)
     syncing.committed()
-    assert syncing.told({ORDERS: 15}) == [OffsetSync(ORDERS, 50, 13)]
+    assert syncing.syncs_due({ORDERS: 15}) == [OffsetSync(ORDERS, 50, 13)]
 
 
 def test_syncs_within_a_commit_follow_the_maximum_lag() -> None:
@@ -161,7 +161,7 @@ def test_syncs_within_a_commit_follow_the_maximum_lag() -> None:
     for number in range(1, 11):
         syncing.took(ORDERS, 60, number * 60 - 1)
     syncing.committed()
-    found = syncing.told({ORDERS: 601})
+    found = syncing.syncs_due({ORDERS: 601})
     assert [sync.upstream for sync in found] == [0, 119, 239, 359, 479, 599]
     assert [sync.downstream for sync in found] == [0, 119, 239, 359, 479, 599]
 
@@ -197,9 +197,9 @@ def test_no_group_skips_a_record_despite_other_writers(
         end += 1 + after
         syncing.committed()
         if is_looked_at:
-            for sync in syncing.told({ORDERS: end}):
+            for sync in syncing.syncs_due({ORDERS: end}):
                 known.add(sync)
-            assert not syncing.owed()
+            assert not syncing.partitions_due()
             assert known.of(ORDERS, upstream + 1) is not None
     for group in range(upstream + 2):
         found = known.of(ORDERS, group)
@@ -212,7 +212,7 @@ def test_syncs_of_a_single_writer_are_exact() -> None:
     syncing.begin({ORDERS: 5})
     syncing.took(ORDERS, 10, 9)
     syncing.committed()
-    for sync in syncing.told({ORDERS: 16}):
+    for sync in syncing.syncs_due({ORDERS: 16}):
         known.add(sync)
     assert [known.of(ORDERS, group) for group in (0, 1, 9, 10)] == [5, 6, 14, 15]
 
@@ -226,8 +226,8 @@ def test_long_pending_batches_are_merged_to_one() -> None:
     for number in range(2_000):
         syncing.took(ORDERS, 1, number)
         syncing.committed()
-    assert syncing.told({ORDERS: 2_000}) == []
-    told = syncing.told({ORDERS: 4_000})
+    assert syncing.syncs_due({ORDERS: 2_000}) == []
+    told = syncing.syncs_due({ORDERS: 4_000})
     assert (told[0], told[-1]) == (OffsetSync(ORDERS, 0, 0), OffsetSync(ORDERS, 1_999, 1_999))
     assert len(told) <= 1_002
 
@@ -237,11 +237,11 @@ def test_a_recreated_copy_has_syncs_from_its_new_end() -> None:
     syncing.begin({one: 50})
     syncing.took(one, 5, 104)
     syncing.committed()
-    assert syncing.told({one: 2}) == []
-    assert syncing.owed() == [], "nobody knows which of these are in the new copy"
+    assert syncing.syncs_due({one: 2}) == []
+    assert syncing.partitions_due() == [], "nobody knows which of these are in the new copy"
     syncing.took(one, 3, 107)
     syncing.committed()
-    assert syncing.told({one: 6}) == [OffsetSync(one, 105, 0), OffsetSync(one, 105, 2), OffsetSync(one, 107, 4)]
+    assert syncing.syncs_due({one: 6}) == [OffsetSync(one, 105, 0), OffsetSync(one, 105, 2), OffsetSync(one, 107, 4)]
 
 
 @pytest.mark.parametrize("end", [2, 900], ids=["shorter", "longer"])
@@ -251,11 +251,11 @@ def test_a_reader_discards_syncs_of_the_earlier_copy_whatever_the_new_length(end
     syncing.begin({one: 50})
     syncing.took(one, 5, 104)
     syncing.committed()
-    told = syncing.told({one: 56})
-    syncing.made_again({one: end, ("not owed", 0): 5})
+    told = syncing.syncs_due({one: 56})
+    syncing.made_again({one: end, ("unknown", 0): 5})
     syncing.took(one, 3, 107)
     syncing.committed()
-    for sync in [*told, *syncing.told({one: end + 4})]:
+    for sync in [*told, *syncing.syncs_due({one: end + 4})]:
         known.add(sync)
     assert known.of(one, 104) is None, "it is in the copy before"
     assert (known.of(one, 105), known.of(one, 107)) == (end, end + 2)

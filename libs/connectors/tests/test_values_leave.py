@@ -26,7 +26,7 @@ from herdmesh.connect.model.data import Batch, BigInteger, Float32, JavaDate, St
 from herdmesh.connect.model.lazy_column import LazyColumn
 from herdmesh.connect.model.schemas import INT32, OPTIONAL_STRING, STRING, Schema
 from herdmesh.connect.spi.connector import SinkBatch
-from herdmesh.connectors.values.refusals import taken
+from herdmesh.connectors.values.refusals import convert_batch
 from libs.connectors.tests.leaving import (
     OF_JSON,
     SINKS,
@@ -240,7 +240,7 @@ def test_a_refused_record_is_found_by_bisection() -> None:
         return len(batch)
 
     refused = Refused()
-    parts = taken(batch_of(range(1_000), None), convert, refused.report)
+    parts = convert_batch(batch_of(range(1_000), None), convert, refused.report)
     assert sum(made for _, made in parts) == 999
     assert [offset for part, _ in parts for offset in part.offsets] == [at for at in range(1_000) if at != 700]
     assert (refused.offsets, tries <= 25) == ([700], True)

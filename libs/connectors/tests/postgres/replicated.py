@@ -15,12 +15,12 @@ from herdmesh.connectors.postgres.cdc.pgoutput import (
     Begin,
     Cell,
     Change,
-    Column,
     Commit,
     Decoded,
     Message,
     Origin,
     Relation,
+    RelationColumn,
     Toast,
     Truncate,
     Type,
@@ -104,7 +104,7 @@ def settings(**more: str) -> CdcSettings:
 
 def relation(oid: int, table: str, *, identity: str = "d", key: Sequence[str] = ("id",)) -> Relation:
     """Return a table `id int4 PRIMARY KEY, text text`."""
-    columns = tuple(Column(name, kind, -1, name in key) for name, kind in (("id", INT4), ("text", TEXT)))
+    columns = tuple(RelationColumn(name, kind, -1, name in key) for name, kind in (("id", INT4), ("text", TEXT)))
     return Relation(oid, "public", table, identity, columns)
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.topics import offsets_topic
 from herdmesh.connectors.postgres.cdc.position import (
-    Ahead,
     LastChange,
     Position,
     Stored,
+    TableAhead,
     lsn_of,
     lsn_text,
     offset_of,
@@ -24,11 +24,11 @@ from herdmesh.connectors.postgres.cdc.position import (
 
 lsns = st.integers(0, (1 << 63) - 1)
 positions = st.builds(Position, lsns, st.integers(0, 1_000_000))
-aheads = st.dictionaries(st.text(max_size=6), st.builds(Ahead, positions, positions), max_size=3)
+aheads = st.dictionaries(st.text(max_size=6), st.builds(TableAhead, positions, positions), max_size=3)
 
 
 @given(positions, aheads, st.booleans())
-def test_an_offset_round_trips(position: Position, ahead: dict[str, Ahead], is_snapshot: bool) -> None:
+def test_an_offset_round_trips(position: Position, ahead: dict[str, TableAhead], is_snapshot: bool) -> None:
     offset = offset_of(position, LastChange(1, 2, 3), ahead, is_snapshot=is_snapshot)
     stored = offsets_topic.decode_value(offsets_topic.encode_value(offset))
     assert stored is not None

@@ -132,7 +132,7 @@ class Run:
         frames = self.log.frames(stored.position.lsn)
         for lsn, data in frames:
             if not data:
-                assembler.heard(lsn)
+                assembler.on_keepalive(lsn)
             elif not assembler.take(lsn, data):
                 yield from events.of_chunk(assembler.chunk())
                 assert assembler.take(lsn, data)

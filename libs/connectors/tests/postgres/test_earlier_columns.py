@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connectors.postgres.cdc.earlier_columns import Attribute, Found, found_again
-from herdmesh.connectors.postgres.cdc.pgoutput import Column
+from herdmesh.connectors.postgres.cdc.pgoutput import RelationColumn
 
 INT, TEXT, BIG = 23, 25, 20
 LENGTHS = {INT: 4, TEXT: -1, BIG: 8}
 
 
-def columns(*described: str) -> list[Column]:
+def columns(*described: str) -> list[RelationColumn]:
     """Return columns for texts like `id int`."""
     named = (one.split() for one in described)
-    return [Column(name, {"int": INT, "text": TEXT, "big": BIG}[kind], -1, True) for name, kind in named]
+    return [RelationColumn(name, {"int": INT, "text": TEXT, "big": BIG}[kind], -1, True) for name, kind in named]
 
 
 def today(*described: str) -> list[Attribute]:

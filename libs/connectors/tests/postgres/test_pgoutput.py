@@ -24,12 +24,12 @@ from herdmesh.connectors.postgres.cdc.pgoutput import (
     Begin,
     Cell,
     Change,
-    Column,
     Commit,
     Decoded,
     Message,
     Origin,
     Relation,
+    RelationColumn,
     Toast,
     Truncate,
     Type,
@@ -49,7 +49,7 @@ oids = st.integers(0, (1 << 32) - 1)
 times_us = st.integers(-(1 << 62), 1 << 62)
 cells: st.SearchStrategy[Cell] = st.none() | st.just(Toast.UNCHANGED) | st.binary(max_size=12)
 rows = st.lists(cells, max_size=5)
-columns = st.builds(Column, names, oids, st.integers(-(1 << 31), (1 << 31) - 1), st.booleans())
+columns = st.builds(RelationColumn, names, oids, st.integers(-(1 << 31), (1 << 31) - 1), st.booleans())
 messages: st.SearchStrategy[Decoded] = st.one_of(
     st.builds(Begin, lsns, times_us, oids.filter(lambda oid: oid < 1 << 31)),
     st.builds(Commit, lsns, lsns, times_us),

@@ -21,7 +21,7 @@ from herdmesh.connect.model.schemas import DECIMAL, Schema, date_schema, timesta
 from herdmesh.connectors.postgres.sink.key_identity import KeyColumn, KeyType, proven
 from herdmesh.connectors.postgres.sink.settings import TableName
 from herdmesh.connectors.postgres.sink.table_catalog import looked_up
-from herdmesh.connectors.postgres.sink.texts import Form, Texts, texts
+from herdmesh.connectors.postgres.sink.texts import TextForm, Texts, texts
 from herdmesh.devstack.postgres import Postgres
 from libs.connectors.tests.postgres.sink_driver import Driven, ask
 from tests.support.sizes import soak_or
@@ -268,7 +268,7 @@ def test_a_deletion_that_affects_other_rows_keeps_its_place(tmp_database: str) -
 
 
 def column(name: str, schema: Schema | None = None, zone: Any = UTC, **more: Any) -> KeyColumn:
-    return KeyColumn(KeyType(name, **more), Form(schema, zone=zone))
+    return KeyColumn(KeyType(name, **more), TextForm(schema, zone=zone))
 
 
 USUAL: Sequence[tuple[KeyColumn, Sequence[Any]]] = (

@@ -17,13 +17,13 @@ from herdmesh.connect.model.schemas import INT32, INT64, OPTIONAL_STRING, STRING
 from herdmesh.connect.model.struct_column import StructColumn
 from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.connectors.postgres.sink.key_identity import KeyColumn, Keys, KeyType, proven
-from herdmesh.connectors.postgres.sink.rows import Reader, Rows, Write, ordered
+from herdmesh.connectors.postgres.sink.rows import BatchReader, Rows, Write, ordered
 from herdmesh.connectors.postgres.sink.settings import SinkSettings, sink_settings
-from herdmesh.connectors.postgres.sink.texts import Form, texts
+from herdmesh.connectors.postgres.sink.texts import TextForm, texts
 
 BASE = {"name": "c", "connection.url": "jdbc:postgresql://db/shop", "connection.user": "app"}
 ORDER = Schema("STRUCT", fields=[("id", INT64), ("note", OPTIONAL_STRING), ("n", Schema("INT32", True, default=7))])
-NUMBER = KeyColumn(KeyType("int8"), Form(None))
+NUMBER = KeyColumn(KeyType("int8"), TextForm(None))
 ID = Schema("STRUCT", fields=[("id", INT64), ("region", STRING)])
 
 
@@ -45,7 +45,7 @@ def batch(
 
 
 def read(found: SinkBatch, config: SinkSettings) -> list[Rows]:
-    return Reader(config).read(found, range(len(found)))
+    return BatchReader(config).read(found, range(len(found)))
 
 
 def columns(rows: Rows) -> dict[str, list[Any]]:
@@ -60,7 +60,7 @@ def test_structs_become_columns_with_defaults_for_nulls(by_field: bool) -> None:
     (rows,) = read(batch(given_values, value_schema=ORDER), settings())
     assert columns(rows) == {"id": [1, 2], "note": ["a", None], "n": [7, 5]}
     assert rows.shape.keys == ()
-    (rows,) = Reader(settings()).read(batch(given_values, value_schema=ORDER), [1])
+    (rows,) = BatchReader(settings()).read(batch(given_values, value_schema=ORDER), [1])
     assert (columns(rows), rows.places) == ({"id": [2], "note": [None], "n": [5]}, [1])
 
 
@@ -149,7 +149,7 @@ def apply(table: dict[str, Row], writes: Sequence[Write]) -> None:
 
 def writes_of(events: Sequence[tuple[int, Mapping[str, int] | None]], config: SinkSettings) -> list[Write]:
     found = batch([value for _, value in events], [key for key, _ in events])
-    groups = [(rows, [texts(column, Form(None)) for column in rows.values]) for rows in read(found, config)]
+    groups = [(rows, [texts(column, TextForm(None)) for column in rows.values]) for rows in read(found, config)]
     keys = [proven([NUMBER] * len(rows.shape.keys), rows.values[:1], written[:1]) for rows, written in groups]
     return ordered(groups, [one or Keys((), ()) for one in keys], inserts=config.insert_mode.value == "insert")
 

@@ -23,9 +23,9 @@ from herdmesh.connect.model.schemas import (
     time_schema,
     timestamp_schema,
 )
-from herdmesh.connectors.postgres.sink.texts import Form, escaped, lines, texts
+from herdmesh.connectors.postgres.sink.texts import TextForm, escaped, lines, texts
 
-PLAIN = Form(None)
+PLAIN = TextForm(None)
 TOKYO, BOGOTA = ZoneInfo("Asia/Tokyo"), ZoneInfo("America/Bogota")
 LEAP_MS = 1_709_211_600_123  # 2024-02-29 13:00:00.123 UTC
 INTS = Schema("ARRAY", value_schema=Schema("INT32", optional=True))
@@ -41,41 +41,41 @@ INTS = Schema("ARRAY", value_schema=Schema("INT32", optional=True))
         (Float32(1e30), PLAIN, "1e+30"),
         (float("-inf"), PLAIN, "-inf"),
         (Float32(0.10000000149011612), PLAIN, "0.1"),
-        (0.10000000149011612, Form(FLOAT32), "0.1"),
-        (16777216.0, Form(FLOAT32), "16777216.0"),
-        (1.401298464324817e-45, Form(FLOAT32), "1e-45"),
-        (float("inf"), Form(FLOAT32), "inf"),
-        (0.10000000149011612, Form(FLOAT32, is_float=True), "0.10000000149011612"),
-        ([0.10000000149011612], Form(Schema("ARRAY", value_schema=FLOAT32), is_array=True), '{"0.1"}'),
-        (Decimal("1E+3"), Form(decimal_schema(-3)), "1000"),
+        (0.10000000149011612, TextForm(FLOAT32), "0.1"),
+        (16777216.0, TextForm(FLOAT32), "16777216.0"),
+        (1.401298464324817e-45, TextForm(FLOAT32), "1e-45"),
+        (float("inf"), TextForm(FLOAT32), "inf"),
+        (0.10000000149011612, TextForm(FLOAT32, is_float=True), "0.10000000149011612"),
+        ([0.10000000149011612], TextForm(Schema("ARRAY", value_schema=FLOAT32), is_array=True), '{"0.1"}'),
+        (Decimal("1E+3"), TextForm(decimal_schema(-3)), "1000"),
         ("a\tb", PLAIN, "a\tb"),
         (b"\x00ab", PLAIN, "\\x006162"),
         (memoryview(b"a"), PLAIN, "\\x61"),
-        (JavaDate(LEAP_MS - LEAP_MS % 86_400_000), Form(date_schema()), "2024-02-29"),
-        (JavaDate(-86_400_000), Form(date_schema()), "1969-12-31"),
-        (JavaDate(253_402_300_800_000), Form(date_schema()), "10000-01-01"),
-        (JavaDate(-62_135_596_800_000 - 86_400_000), Form(date_schema()), "0001-12-31 BC"),
-        (JavaDate(253_402_300_799_000), Form(timestamp_schema(), zone=TOKYO), "10000-01-01 08:59:59.000+09:00"),
-        (JavaDate(-62_135_596_800_000), Form(None, zone=BOGOTA), "0001-12-31 19:03:44.000-04:56:16 BC"),
-        (JavaDate(46_800_123), Form(time_schema()), "13:00:00.123"),
-        (JavaDate(86_400_000), Form(time_schema()), "24:00:00.000"),
-        (JavaDate(LEAP_MS), Form(timestamp_schema()), "2024-02-29 13:00:00.123000+00:00"),
+        (JavaDate(LEAP_MS - LEAP_MS % 86_400_000), TextForm(date_schema()), "2024-02-29"),
+        (JavaDate(-86_400_000), TextForm(date_schema()), "1969-12-31"),
+        (JavaDate(253_402_300_800_000), TextForm(date_schema()), "10000-01-01"),
+        (JavaDate(-62_135_596_800_000 - 86_400_000), TextForm(date_schema()), "0001-12-31 BC"),
+        (JavaDate(253_402_300_799_000), TextForm(timestamp_schema(), zone=TOKYO), "10000-01-01 08:59:59.000+09:00"),
+        (JavaDate(-62_135_596_800_000), TextForm(None, zone=BOGOTA), "0001-12-31 19:03:44.000-04:56:16 BC"),
+        (JavaDate(46_800_123), TextForm(time_schema()), "13:00:00.123"),
+        (JavaDate(86_400_000), TextForm(time_schema()), "24:00:00.000"),
+        (JavaDate(LEAP_MS), TextForm(timestamp_schema()), "2024-02-29 13:00:00.123000+00:00"),
         (JavaDate(LEAP_MS), PLAIN, "2024-02-29 13:00:00.123000+00:00"),
-        (JavaDate(LEAP_MS), Form(None, zone=ZoneInfo("Asia/Kolkata")), "2024-02-29 18:30:00.123000+05:30"),
-        (JavaDate(9_223_372_036_825_200_000), Form(timestamp_schema()), "infinity"),
-        ([1, None, 2], Form(INTS, is_array=True), '{"1",NULL,"2"}'),
-        (['a"b', "c\\d", "NULL", ""], Form(None, is_array=True), '{"a\\"b","c\\\\d","NULL",""}'),
-        ([[1, 2], []], Form(None, is_array=True), '{{"1","2"},{}}'),
+        (JavaDate(LEAP_MS), TextForm(None, zone=ZoneInfo("Asia/Kolkata")), "2024-02-29 18:30:00.123000+05:30"),
+        (JavaDate(9_223_372_036_825_200_000), TextForm(timestamp_schema()), "infinity"),
+        ([1, None, 2], TextForm(INTS, is_array=True), '{"1",NULL,"2"}'),
+        (['a"b', "c\\d", "NULL", ""], TextForm(None, is_array=True), '{"a\\"b","c\\\\d","NULL",""}'),
+        ([[1, 2], []], TextForm(None, is_array=True), '{{"1","2"},{}}'),
         ([1, {"a": None}], PLAIN, '[1,{"a":null}]'),
         ({"a": [True]}, PLAIN, '{"a":[true]}'),
         (
             Struct(Schema("STRUCT", fields=[("a", INT32)]), [1]),
-            Form(Schema("STRUCT", fields=[("a", INT32)])),
+            TextForm(Schema("STRUCT", fields=[("a", INT32)])),
             '{"a":1}',
         ),
     ],
 )
-def test_each_kind_of_value(value: Any, form: Form, text: str) -> None:
+def test_each_kind_of_value(value: Any, form: TextForm, text: str) -> None:
     assert texts([value], form) == [text]
     assert texts([value, None, value], form) == [text, None, text]
     other, written = (Float32(0.5), "0.5") if form.schema is FLOAT32 else ("x", "x")
@@ -89,7 +89,7 @@ def test_a_value_without_a_text_is_bad_data() -> None:
 
 @given(st.floats(width=32, allow_nan=False))
 def test_a_32_bit_float_round_trips(value: float) -> None:
-    (text,) = texts([value], Form(FLOAT32))
+    (text,) = texts([value], TextForm(FLOAT32))
     assert text is not None
     assert float32(float(text)) == value
     assert len(text.strip("-0.").partition("e")[0].replace(".", "")) <= 9 or value.is_integer()
@@ -112,9 +112,9 @@ def test_dates_have_the_same_text_by_column_and_alone(
     schema: Schema | None, unit_ms: int, numbers: list[int | None]
 ) -> None:
     values = [None if one is None else JavaDate(one // unit_ms * unit_ms) for one in numbers]
-    written = texts(values, Form(schema))
+    written = texts(values, TextForm(schema))
     odd = [*values, JavaDate(9_223_372_036_825_200_000)]
-    assert written == texts(odd, Form(schema))[:-1], "a column with an infinite date goes value by value"
+    assert written == texts(odd, TextForm(schema))[:-1], "a column with an infinite date goes value by value"
 
 
 _cells = st.none() | st.text(st.characters(codec="utf-8") | st.sampled_from("\t\n\r\\"), max_size=4)
@@ -151,8 +151,8 @@ def test_a_column_of_32_bit_floats_has_numpys_shortest_texts() -> None:
     plain = [0.0, -0.0, 1.0, 0.1, 1e-4, 999_999_936.0]
     for numbers in (bits.view(np.float32), np.array(plain, np.float32)):
         column = [None, *numbers.tolist()]
-        assert texts(column, Form(FLOAT32)) == [None, *(repr(float(str(number))) for number in numbers)]
+        assert texts(column, TextForm(FLOAT32)) == [None, *(repr(float(str(number))) for number in numbers)]
 
 
 def test_doubles_with_a_32_bit_schema_keep_their_magnitude() -> None:
-    assert texts([0.5, 1e300, None], Form(FLOAT32)) == ["0.5", "1e+300", None]
+    assert texts([0.5, 1e300, None], TextForm(FLOAT32)) == ["0.5", "1e+300", None]

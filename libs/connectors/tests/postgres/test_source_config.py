@@ -13,7 +13,7 @@ from herdmesh.connect.plugins.plugin_registry import describe
 from herdmesh.connectors.postgres.source.catalog import TableId
 from herdmesh.connectors.postgres.source.connector import PostgresSourceConnector, dealt
 from herdmesh.connectors.postgres.source.settings import settings_of, warnings_of
-from herdmesh.connectors.postgres.source.task import tables_of, written
+from herdmesh.connectors.postgres.source.task import tables_of, tables_text
 from herdmesh.connectors.postgres.types import NumericMapping
 
 BASE = {"connection.url": "jdbc:postgresql://h/db?user=u", "mode": "bulk", "topic.prefix": "p-"}
@@ -156,7 +156,7 @@ def test_every_table_has_one_task_and_tasks_are_even(found: list[TableId], tasks
 
 @given(TABLES)
 def test_tables_in_a_task_config_round_trip(found: list[TableId]) -> None:
-    assert tables_of({"tables": written(found)}) == found
+    assert tables_of({"tables": tables_text(found)}) == found
 
 
 @pytest.mark.parametrize("text", ["", "orders", '["orders"]', "[[1]]"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.topics import offsets_topic
 from herdmesh.connectors.postgres.source.connector import PostgresSourceConnector
-from herdmesh.connectors.table_source import QUERY_PARTITION, Place, table_partition
+from herdmesh.connectors.table_source import QUERY_PARTITION, TablePlace, table_partition
 from herdmesh.connectors.table_source.offsets import rewound
 from libs.connectors.tests.postgres.reading import Reader, config_of
 from libs.connectors.tests.postgres.sink_driver import ask
@@ -23,28 +23,28 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 MOMENTS = st.integers(-210_863_520_000_000_000, 9_224_318_015_999_999_999)
 
 
-@given(st.builds(Place, st.none() | INT64, st.none() | MOMENTS))
-def test_a_stored_place_round_trips(place: Place) -> None:
+@given(st.builds(TablePlace, st.none() | INT64, st.none() | MOMENTS))
+def test_a_stored_place_round_trips(place: TablePlace) -> None:
     stored = offsets_topic.encode_value(place.offset())
-    assert Place.of(offsets_topic.decode_value(stored)) == place
+    assert TablePlace.of(offsets_topic.decode_value(stored)) == place
 
 
 @pytest.mark.parametrize(
     ("offset", "place"),
     [
-        ({"incrementing": 7}, Place(7)),
+        ({"incrementing": 7}, TablePlace(7)),
         # java.sql.Timestamp: getTime() and getNanos(), which contains everything below the second
-        ({"timestamp": 1_700_000_000_123, "timestamp_nanos": 123_456_000}, Place(None, 1_700_000_000_123_456)),
-        ({"timestamp": -1, "timestamp_nanos": 999_999_000}, Place(None, -1)),
-        ({"incrementing": 7, "timestamp": 5, "timestamp_nanos": 5_000_000}, Place(7, 5_000)),
+        ({"timestamp": 1_700_000_000_123, "timestamp_nanos": 123_456_000}, TablePlace(None, 1_700_000_000_123_456)),
+        ({"timestamp": -1, "timestamp_nanos": 999_999_000}, TablePlace(None, -1)),
+        ({"incrementing": 7, "timestamp": 5, "timestamp_nanos": 5_000_000}, TablePlace(7, 5_000)),
         # of versions that stored no nanoseconds
-        ({"timestamp": 1_700_000_000_123}, Place(None, 1_700_000_000_123_000)),
-        ({}, Place()),
-        (None, Place()),
+        ({"timestamp": 1_700_000_000_123}, TablePlace(None, 1_700_000_000_123_000)),
+        ({}, TablePlace()),
+        (None, TablePlace()),
     ],
 )
-def test_javas_offsets(offset: dict[str, Any] | None, place: Place) -> None:
-    assert Place.of(offset) == place
+def test_javas_offsets(offset: dict[str, Any] | None, place: TablePlace) -> None:
+    assert TablePlace.of(offset) == place
     if offset and len(offset) != 1:
         assert place.offset() == offset
 
@@ -86,14 +86,14 @@ def test_its_own_offsets_can_be_set_and_deleted() -> None:
 def test_a_place_is_rewound_by_its_moment_and_never_forward() -> None:
     a, b, number = {"protocol": "1", "table": "d.s.a"}, {"protocol": "1", "table": "d.s.b"}, {"query": "query"}
     committed = [
-        (a, Place(7, 5_000_000).offset() or {}), (b, Place(None, 999_999).offset() or {}),
-        (number, Place(3).offset() or {}),
+        (a, TablePlace(7, 5_000_000).offset() or {}), (b, TablePlace(None, 999_999).offset() or {}),
+        (number, TablePlace(3).offset() or {}),
     ]  # fmt: skip
     assert rewound(1_000, committed, has_timestamp=False) is None
     found = rewound(1_000, committed, has_timestamp=True)
     assert found is not None
     # right before the first row of that moment; an earlier place, and one without a moment, stays
-    assert [(partition, Place.of(offset)) for partition, offset in found] == [(a, Place(7, 999_999))]
+    assert [(partition, TablePlace.of(offset)) for partition, offset in found] == [(a, TablePlace(7, 999_999))]
 
 
 def test_the_earliest_moments_are_places(tmp_database: str) -> None:

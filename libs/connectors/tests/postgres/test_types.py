@@ -42,10 +42,10 @@ from herdmesh.connect.model.schemas import (
 from herdmesh.connectors.postgres.connection import Connection
 from herdmesh.connectors.postgres.source.catalog import TableId, columns_of_query, columns_of_table
 from herdmesh.connectors.postgres.types import (
-    Column,
     Granularity,
     NumericMapping,
     PgType,
+    SourceColumn,
     TypeOptions,
     numeric_shape,
     read_raw,
@@ -194,9 +194,9 @@ def read(connection: Connection, type: PgType, name: str, values: list[Any], opt
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.type}-{case.schema.type}-{case.options.numeric}")
 def test_values_round_trip(connection: Connection, case: Case) -> None:
     type = type_of(connection, case.type)
-    schema = schema_of(Column("c", type, nullable=False), case.options)
+    schema = schema_of(SourceColumn("c", type, nullable=False), case.options)
     assert schema is case.schema
-    assert schema_of(Column("c", type, nullable=True), case.options) is case.schema.replace(optional=True)
+    assert schema_of(SourceColumn("c", type, nullable=True), case.options) is case.schema.replace(optional=True)
 
     @settings(max_examples=10)
     @given(st.lists(st.none() | case.values, min_size=1, max_size=20))
@@ -336,7 +336,7 @@ def test_the_shape_of_a_numeric(connection: Connection) -> None:
 def test_a_column_created_for_a_schema_is_read_with_an_equal_or_wider_schema(
     connection: Connection, schema: Schema
 ) -> None:
-    back = schema_of(Column("c", type_of(connection, sql_type(schema)), nullable=False), PLAIN)
+    back = schema_of(SourceColumn("c", type_of(connection, sql_type(schema)), nullable=False), PLAIN)
     assert back is (INT16 if schema is INT8 else schema)
 
 

@@ -3,7 +3,7 @@ reading.
 
 Owns the parsing of text output: numbers, bytes, dates and times (ISO style, the server's default), and arrays.
 
-Invariant: a text gives the raw value that a binary cursor with `types.read_raw` gives for `Reading.sql` of the same
+Invariant: a text gives the raw value that a binary cursor with `types.read_raw` gives for `TypeReading.sql` of the same
 column.
 """
 

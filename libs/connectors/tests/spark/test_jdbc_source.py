@@ -19,11 +19,11 @@ from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
 from herdmesh.connect.spi.connector import SourceBatch, SourceTaskContext
 from herdmesh.connectors.spark.jdbc_source import sweep
 from herdmesh.connectors.spark.jdbc_source.connector import JdbcSource
-from herdmesh.connectors.spark.jdbc_source.database import Column, Columns
-from herdmesh.connectors.spark.jdbc_source.plan import Plan, relation_of
+from herdmesh.connectors.spark.jdbc_source.database import Columns, JdbcColumn
+from herdmesh.connectors.spark.jdbc_source.plan import JdbcPlan, relation_of
 from herdmesh.connectors.spark.jdbc_source.settings import settings_of
 from herdmesh.connectors.spark.jdbc_source.task import JdbcSourceTask
-from herdmesh.connectors.table_source import Place
+from herdmesh.connectors.table_source import TablePlace
 from herdmesh.sdk.spark import task_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400), pytest.mark.usefixtures("spark")]
@@ -259,11 +259,11 @@ def test_rows_read_in_another_order_than_the_databases_are_not_skipped(tmp_path:
     wider = Reader(query="SELECT CAST(id AS BIGINT) AS id FROM wide", **config)
     assert ids(wider.run()) == [Decimal(7), Decimal((1 << 31) + 1)]
     settings = settings_of({**reader.config, "mode": "timestamp", "timestamp.column.name": "at"})
-    columns = Columns((Column("at", "timestamp", nullable=False, is_time=False),), None)
-    plan = Plan(relation_of("wide", settings), columns, ['"at"'], settings)
-    assert plan.already([(9, 0), (10, 0)], Place(moment_us=9)) == 1
+    columns = Columns((JdbcColumn("at", "timestamp", nullable=False, is_time=False),), None)
+    plan = JdbcPlan(relation_of("wide", settings), columns, ['"at"'], settings)
+    assert plan.already([(9, 0), (10, 0)], TablePlace(moment_us=9)) == 1
     with pytest.raises(ConfigError, match="8 is read"):
-        plan.already([(8, 0)], Place(moment_us=9))
+        plan.already([(8, 0)], TablePlace(moment_us=9))
 
 
 def test_a_missing_driver_is_reported_with_the_setting_without_password() -> None:

@@ -67,7 +67,7 @@ class World:
 def life(world: World, number: int) -> Generator[None]:
     """Run an owner, like `SinkLoop` and `SparkSinkTask`; it can be suspended at each yield."""
     files = world.files(number)
-    found = files.written()
+    found = files.written_files()
     folder = StagingFolder(files, "group", f"run-{number}", lambda _: files)
     yield
     world.fence = number
@@ -137,7 +137,7 @@ def test_committed_rows_are_written_once_and_in_order(order: list[int], dies: se
                     pass
         assert world.rows == world.committed
         assert list((Path(folder) / ".staged").glob("*")) == []
-        assert len(world.files(OWNERS).written()) <= COMMITS
+        assert len(world.files(OWNERS).written_files()) <= COMMITS
 
 
 def test_a_failed_write_is_repeated_and_a_named_file_is_not(tmp_path: Path) -> None:
@@ -157,12 +157,12 @@ def test_a_failed_write_is_repeated_and_a_named_file_is_not(tmp_path: Path) -> N
     manifest = folder.staged([name])
     with pytest.raises(OSError, match="away"):
         staging.publish(manifest, lambda _: files)
-    assert files.written() == []
+    assert files.written_files() == []
     fails = False
     assert staging.publish(manifest, lambda _: files) == []
     assert staging.publish(manifest, lambda _: files) == []
     assert asked == ["flights+0+0000000003+0000000005+n7.parquet: rows"] * 2
-    assert (files.written(), files.staged()) == ([name], [])
+    assert (files.written_files(), files.staged()) == ([name], [])
 
 
 def test_a_committed_file_missing_before_its_write_is_a_loss(tmp_path: Path) -> None:
@@ -200,4 +200,4 @@ def test_a_folder_keeps_its_unique_identity(tmp_path: Path) -> None:
     assert one != two
     assert handover.identity_of(tmp_path / "one") == one
     assert [path.name for path in (tmp_path / "one").iterdir()] == [".identity"]
-    assert HandoverFolder(tmp_path / "one", lambda _path, _name: None).written() == []
+    assert HandoverFolder(tmp_path / "one", lambda _path, _name: None).written_files() == []

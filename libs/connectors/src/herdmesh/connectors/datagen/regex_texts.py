@@ -44,7 +44,7 @@ class PatternError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class CharacterSet:
     """One letter out of these."""
 
     of: str
@@ -73,7 +73,7 @@ class Either:
     parts: tuple[Part, ...]
 
 
-Part = Letters | Repeat | Chain | Either
+Part = CharacterSet | Repeat | Chain | Either
 
 
 def text_maker(pattern: str, *names: object) -> Maker:
@@ -136,17 +136,17 @@ class _Reader:
             case "(":
                 return self._group()
             case "[":
-                return Letters(self._class())
+                return CharacterSet(self._class())
             case ".":
-                return Letters(_PRINTABLE)
+                return CharacterSet(_PRINTABLE)
             case "\\":
-                return Letters(self._escape())
+                return CharacterSet(self._escape())
             case "^" | "$":
                 raise self._wrong("an anchor within the pattern")
             case "*" | "+" | "?" | "{":
                 raise self._wrong(f"a '{letter}' with nothing before it")
             case _:
-                return Letters(letter)
+                return CharacterSet(letter)
 
     def _group(self) -> Part:
         if self._next_is("?"):
@@ -235,9 +235,9 @@ def _maker(part: Part, names: Sequence[object]) -> Maker:
     if few is not None:
         return choices(key, few)
     match part:
-        case Letters(of):
+        case CharacterSet(of):
             return choices(key, of)
-        case Repeat(Letters(of), least, most):
+        case Repeat(CharacterSet(of), least, most):
             return texts(key, of, least, most)
         case Repeat(inner, least, most):
             repeated = lists(_maker(inner, (*names, "part")), key, least, most)
@@ -285,7 +285,7 @@ def _all_texts(part: Part) -> list[str] | None:
 def _letters_of(part: Part) -> list[str] | None:
     """Return the possible letters of each position of a fixed-length part; None if its length varies."""
     match part:
-        case Letters(of):
+        case CharacterSet(of):
             return [of]
         case Repeat(inner, least, most) if least == most:
             letters = _letters_of(inner)
@@ -306,7 +306,7 @@ def _letters_of(part: Part) -> list[str] | None:
 
 def _weight(part: Part) -> int:
     match part:
-        case Letters():
+        case CharacterSet():
             return 1
         case Repeat(inner, _, most):
             return most * _weight(inner)

@@ -18,7 +18,7 @@ from herdmesh.connectors.files.formats import format_of
 from herdmesh.connectors.files.locations import make_folder, opener
 from herdmesh.connectors.files.partitioners import Placed, TogetherPartitioner, topic_folder
 from herdmesh.connectors.files.settings import settings_of
-from herdmesh.connectors.values import chosen_of, part_of, taken
+from herdmesh.connectors.values import chosen_of, convert_batch, part_of
 from herdmesh.sdk import (
     Config,
     DataError,
@@ -123,7 +123,7 @@ class FileSinkTask(StagingSinkTask):
             room = records_max - self._records_of(batch, folder) if records_max else len(batch)
             end = min(len(batch), begin + room)
             part = batch if end - begin == len(batch) else part_of(batch, begin, end)
-            for some, piece in taken(part, self._pack, self._context.give_up):
+            for some, piece in convert_batch(part, self._pack, self._context.give_up):
                 self._keep(some, piece, folder)
             begin = end
 

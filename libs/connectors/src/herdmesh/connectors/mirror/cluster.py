@@ -77,7 +77,7 @@ class Cluster:
 
     def groups(self) -> list[str]:
         """Return all consumer groups, sorted. Raises RetriableError, also when a broker does not list its groups."""
-        found = self.asked(lambda: self._client().list_consumer_groups(request_timeout=CALL_TIMEOUT_S).result())
+        found = self.call_client(lambda: self._client().list_consumer_groups(request_timeout=CALL_TIMEOUT_S).result())
         for error in found.errors:
             raise RetriableError(f"{self._called()}: {error}", waits_for=self._waits_for())
         return sorted(one.group_id for one in found.valid)
@@ -130,7 +130,7 @@ class Cluster:
         asked = {TopicPartition(*one): OffsetSpec.latest() for one in partitions}
         if not asked:
             return {}
-        futures = self.asked(
+        futures = self.call_client(
             lambda: list_offsets(
                 self._client(), asked, isolation_level=IsolationLevel.READ_COMMITTED, timeout_s=timeout_s
             )
@@ -146,14 +146,14 @@ class Cluster:
 
     def topic_ids(self, topics: Iterable[str], timeout_s: float) -> dict[str, str]:
         """Return Kafka's ids of these topics; missing topics are left out. Raises RetriableError."""
-        return self.asked(lambda: answered_ids(self._client(), topics, timeout_s))
+        return self.call_client(lambda: answered_ids(self._client(), topics, timeout_s))
 
     def topic_settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the settings that each topic itself has; missing topics are left out. Raises RetriableError."""
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not asked:
             return {}
-        futures = self.asked(lambda: self._client().describe_configs(asked, request_timeout=CALL_TIMEOUT_S))
+        futures = self.call_client(lambda: self._client().describe_configs(asked, request_timeout=CALL_TIMEOUT_S))
         found: dict[str, dict[str, str]] = {}
         for resource, future in futures.items():
             try:
@@ -176,9 +176,11 @@ class Cluster:
             for name, value in changes.items()
         ]
         asked = [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)]
-        futures = self.asked(lambda: self._client().incremental_alter_configs(asked, request_timeout=CALL_TIMEOUT_S))
+        futures = self.call_client(
+            lambda: self._client().incremental_alter_configs(asked, request_timeout=CALL_TIMEOUT_S)
+        )
         for future in futures.values():
-            self.asked(future.result)
+            self.call_client(future.result)
 
     def make_compacted_topic(self, topic: str, replication_factor: int) -> None:
         """Create one of MirrorMaker's own topics, unless it exists. Raises ConfigError if the brokers refuse
@@ -202,11 +204,11 @@ class Cluster:
             "on_delivery": _not_written,
             "delivery.report.only.error": True,
         }
-        return Writer(self.asked(lambda: opened(CheckedProducer, "producer", config)), topic)
+        return Writer(self.call_client(lambda: opened(CheckedProducer, "producer", config)), topic)
 
     def log(self, topic: str) -> Log:
         """Return a reader of one of MirrorMaker's own topics, from its beginning; the caller closes it."""
-        return Log(self, self.asked(lambda: opened(Consumer, "consumer", self.client_config("consumer"))), topic)
+        return Log(self, self.call_client(lambda: opened(Consumer, "consumer", self.client_config("consumer"))), topic)
 
     def client_config(self, kind: str) -> ClientConfig:
         """Return the config of a client: an `admin`, a `consumer` of MirrorMaker's topics, or their `producer`."""
@@ -232,7 +234,7 @@ class Cluster:
 
     def _client(self) -> Any:
         config = self.client_config("admin")
-        client: Any = self.asked(lambda: _shared_admin(tuple(config.items())))
+        client: Any = self.call_client(lambda: _shared_admin(tuple(config.items())))
         client.poll(0)  # serves the client's log callbacks
         return client
 
@@ -248,11 +250,11 @@ class Cluster:
             **self.admin,
             "group.id": self.client_id,  # required by the client; it never joins the group
         }
-        consumer: Consumer = self.asked(lambda: _shared_consumer(tuple(config.items())))
+        consumer: Consumer = self.call_client(lambda: _shared_consumer(tuple(config.items())))
         consumer.poll(0)  # serves the client's log callbacks
         return consumer
 
-    def asked(self, call: Callable[[], Any]) -> Any:
+    def call_client(self, call: Callable[[], Any]) -> Any:
         """Return the result of a client call. Raises RetriableError for its errors."""
         try:
             return call()
@@ -332,7 +334,7 @@ class Log:
         if self._next is None:
             # Connect first: a client that is assigned partitions before it is connected looks up their leaders half a
             # second later.
-            self._cluster.asked(lambda: self._consumer.list_topics(self._topic, timeout=CALL_TIMEOUT_S))
+            self._cluster.call_client(lambda: self._consumer.list_topics(self._topic, timeout=CALL_TIMEOUT_S))
             self._next = 0
             self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
         found: list[tuple[bytes, bytes]] = []

@@ -25,7 +25,7 @@ _SYNCS_MAX = 192
 """Maximum syncs of one partition before they are thinned out: two for each power of two of distance
 are at most 126.
 """
-_OWED_MAX = 1_000
+_PENDING_MAX = 1_000
 """Maximum batches of one partition while the end of its copy is unknown; more are merged to one."""
 
 
@@ -169,11 +169,11 @@ class _Copied:
 
     base: int
     """The last known end of the copy: all later records are at it or after."""
-    owed: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    pending: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Batches that are committed and have no sync yet: number of records, and source offset of the last."""
     open: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """The same for the open transaction."""
-    told: int | None = None
+    last_synced: int | None = None
     """The last sync's `downstream`."""
     is_anew: bool = False
     """The copy was deleted and recreated, and no sync shows it yet."""
@@ -206,16 +206,16 @@ class Syncing:
     def committed(self) -> None:
         """Note that all batches handed over are committed in the copies."""
         for found in self._copied.values():
-            found.owed += found.open
+            found.pending += found.open
             found.open.clear()
-            if len(found.owed) > _OWED_MAX:
-                found.owed = [(sum(count for count, _ in found.owed), found.owed[-1][1])]
+            if len(found.pending) > _PENDING_MAX:
+                found.pending = [(sum(count for count, _ in found.pending), found.pending[-1][1])]
 
-    def owed(self) -> list[PartitionId]:
+    def partitions_due(self) -> list[PartitionId]:
         """Return the partitions that need the ends of their copies."""
-        return [partition for partition, found in self._copied.items() if found.owed]
+        return [partition for partition, found in self._copied.items() if found.pending]
 
-    def told(self, ends: Mapping[PartitionId, int]) -> list[OffsetSync]:
+    def syncs_due(self, ends: Mapping[PartitionId, int]) -> list[OffsetSync]:
         """Return the syncs to write, given the ends of the copies. A partition whose end is not after all its records,
         and the marker of their transaction, gets none: the end was read too soon, or the records are not in this copy.
         """
@@ -224,10 +224,10 @@ class Syncing:
             found = self._copied[partition]
             if end < found.base:
                 self.made_again({partition: end})
-            elif end > found.base + sum(count for count, _ in found.owed):
+            elif end > found.base + sum(count for count, _ in found.pending):
                 syncs += self._syncs_of(partition, found)
                 found.base = end
-                found.owed.clear()
+                found.pending.clear()
         return syncs
 
     def made_again(self, ends: Mapping[PartitionId, int]) -> None:
@@ -244,15 +244,15 @@ class Syncing:
             # This sync goes back, whatever the earlier copy had: by that a reader discards its syncs of the earlier
             # copy.
             found.is_anew = False
-            count, upstream = found.owed[0]
+            count, upstream = found.pending[0]
             yield OffsetSync(partition, upstream - count + 1, 0)
-        for place, (count, upstream) in enumerate(found.owed, 1):
-            if found.told is None:
+        for place, (count, upstream) in enumerate(found.pending, 1):
+            if found.last_synced is None:
                 # Of `count` records that end at `upstream`, the first is at this offset or before: correct, but not
                 # always exact.
-                found.told = at + 1
+                found.last_synced = at + 1
                 yield OffsetSync(partition, upstream - count + 1, at + 1)
             at += count
-            if at > found.told and (place == len(found.owed) or at - found.told > self._lag_max):
-                found.told = at
+            if at > found.last_synced and (place == len(found.pending) or at - found.last_synced > self._lag_max):
+                found.last_synced = at
                 yield OffsetSync(partition, upstream, at)

@@ -145,13 +145,13 @@ def split(partitions: Sequence[PartitionId], tasks_max: int) -> list[list[Partit
     return [list(partitions[task::count]) for task in range(count)]
 
 
-def written(partitions: Iterable[PartitionId]) -> str:
+def partitions_text(partitions: Iterable[PartitionId]) -> str:
     """Format partitions as Java does in a task's config: `topic-0,topic-1`."""
     return ",".join(f"{topic}-{number}" for topic, number in partitions)
 
 
 def read(text: str) -> list[PartitionId]:
-    """Parse the text of `written`. Raises ValueError for a part that is no `topic-number`."""
+    """Parse the text of `partitions_text`. Raises ValueError for a part that is no `topic-number`."""
     found: list[PartitionId] = []
     for one in filter(None, (part.strip() for part in text.split(","))):
         topic, _, number = one.rpartition("-")

@@ -189,7 +189,7 @@ def translated(error: psycopg.Error, doing: str, *, field: str = "") -> ConnectE
     Returns RetriableError, ConfigError or ConnectError, as `sqlstates` classifies errors of statements that write no
     records.
     """
-    message = f"{doing}: {said(error)}"
+    message = f"{doing}: {message_of(error)}"
     meaning = meaning_of(error)
     match meaning:
         case Meaning.PASSES:
@@ -203,7 +203,7 @@ def translated(error: psycopg.Error, doing: str, *, field: str = "") -> ConnectE
             assert_never(meaning)
 
 
-def said(error: psycopg.Error) -> str:
+def message_of(error: psycopg.Error) -> str:
     """Return the server's message, in one line."""
     return " ".join(str(error).split()) or type(error).__name__
 

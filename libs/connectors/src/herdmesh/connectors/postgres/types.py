@@ -4,12 +4,12 @@ a schema.
 Owns the one table of types, in both directions. The columns of a table: `source.catalog`. The text form of values, as
 logical replication sends it: `cdc.text_forms`.
 
-A value is read in two steps, so that the work is done per column, not per row. The SQL expression (`Reading.sql`) makes
-the server convert it to a form that psycopg's C code reads (`read_raw`): integers for dates and times, text for types
-that Connect does not have. Then `Reading.column` converts a column of raw values to Connect's.
+A value is read in two steps, so that the work is done per column, not per row. The SQL expression (`TypeReading.sql`)
+makes the server convert it to a form that psycopg's C code reads (`read_raw`): integers for dates and times, text for
+types that Connect does not have. Then `TypeReading.column` converts a column of raw values to Connect's.
 
-Invariant: a value is read exactly, or refused with a DataError. There are two exceptions: columns that the config reads
-as doubles lose digits, and microseconds of a Timestamp or Time with milliseconds are cut off, as in Java.
+Invariant: a value is read exactly, or refused with a DataError. There are two exceptions: columns that the config
+reads as doubles lose digits, and microseconds of a Timestamp or Time with milliseconds are cut off, as in Java.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def plain_name(name: str, kind: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SourceColumn:
     """A column of a table or a query."""
 
     name: str
@@ -112,7 +112,7 @@ ColumnReader = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TypeReading:
     """Conversion of the values of a type to Connect's."""
 
     schema: Schema
@@ -146,13 +146,13 @@ def read_raw(connection: psycopg.Connection[Any]) -> None:
     connection.adapters.register_loader("date", Int4BinaryLoader)
 
 
-def schema_of(column: Column, options: TypeOptions) -> Schema:
+def schema_of(column: SourceColumn, options: TypeOptions) -> Schema:
     """Return the schema of a column; optional if the column may be null."""
     schema = reading_of(column.type, options).schema
     return schema.replace(optional=True) if column.nullable else schema
 
 
-def reading_of(type: PgType, options: TypeOptions) -> Reading:
+def reading_of(type: PgType, options: TypeOptions) -> TypeReading:
     """Return the conversion for a type. Types without a counterpart in Connect are read as the text that
     the server prints.
     """
@@ -165,7 +165,7 @@ def reading_of(type: PgType, options: TypeOptions) -> Reading:
     if type.name in ("timestamp", "timestamptz"):
         return _timestamp(options, local=type.name == "timestamp")
     if type.name == "bit" and type.typmod == 1:
-        return Reading(Schema("BOOLEAN"), expression="({} = B'1')")
+        return TypeReading(Schema("BOOLEAN"), expression="({} = B'1')")
     return _FIXED.get(type.name, _TEXT)
 
 
@@ -177,7 +177,7 @@ def numeric_shape(typmod: int) -> tuple[int, int] | None:
     return bits >> 16 & 0xFFFF, ((bits & 0x7FF) ^ 1024) - 1024
 
 
-def _numeric(typmod: int, mapping: NumericMapping) -> Reading:
+def _numeric(typmod: int, mapping: NumericMapping) -> TypeReading:
     shape = numeric_shape(typmod)
     if shape is None:
         # Without a scale it cannot be Connect's Decimal, and as another numeric type it would lose digits.
@@ -186,30 +186,30 @@ def _numeric(typmod: int, mapping: NumericMapping) -> Reading:
     digits = precision - min(scale, 0)
     if scale <= 0 and digits < 19 and mapping is not NumericMapping.NONE:
         bits, kind = next(fit for most, fit in _FITTING if digits <= most)
-        return Reading(Schema(bits), cast=kind)
+        return TypeReading(Schema(bits), cast=kind)
     eager = mapping is NumericMapping.BEST_FIT_EAGER_DOUBLE
     if scale > 0 and (eager or (mapping is NumericMapping.BEST_FIT and precision < 19)):
         return _DOUBLE
     schema = Schema("BYTES", False, DECIMAL, 1, parameters={"scale": str(max(scale, 0))})
-    return Reading(schema, column=_decimals)
+    return TypeReading(schema, column=_decimals)
 
 
 #: Maximum digits, Connect's integer type, and PostgreSQL's type that is read into it.
 _FITTING = ((2, ("INT8", "int2")), (4, ("INT16", "int2")), (9, ("INT32", "int4")), (18, ("INT64", "int8")))
 
 
-def _timestamp(options: TypeOptions, *, local: bool) -> Reading:
+def _timestamp(options: TypeOptions, *, local: bool) -> TypeReading:
     expression = ""
     if local and options.zone != "UTC":
         expression = "({} AT TIME ZONE " + "'" + options.zone.replace("'", "''") + "')"
     granularity = options.granularity
     if granularity is Granularity.CONNECT_LOGICAL:
-        return Reading(Schema("INT64", False, TIMESTAMP, 1), expression=expression, column=_milliseconds)
+        return TypeReading(Schema("INT64", False, TIMESTAMP, 1), expression=expression, column=_milliseconds)
     schema = Schema("STRING" if granularity.value.endswith("_string") else "INT64")
-    return Reading(schema, expression=expression, column=_COUNTED[granularity])
+    return TypeReading(schema, expression=expression, column=_COUNTED[granularity])
 
 
-def _array(element: PgType, options: TypeOptions) -> Reading:
+def _array(element: PgType, options: TypeOptions) -> TypeReading:
     """Return the conversion of one-dimensional arrays with nullable elements. Elements that need more than a cast are
     read as texts.
     """
@@ -218,7 +218,7 @@ def _array(element: PgType, options: TypeOptions) -> Reading:
         inner = _TEXT
     schema = Schema("ARRAY", value_schema=inner.schema.replace(optional=True))
     # psycopg does not know the array type of a domain.
-    return Reading(schema, cast=f"{inner.cast or element.name}[]", column=_lists(inner.column))
+    return TypeReading(schema, cast=f"{inner.cast or element.name}[]", column=_lists(inner.column))
 
 
 def _lists(column: ColumnReader | None) -> ColumnReader:
@@ -289,23 +289,23 @@ def _times(raw: Sequence[Any]) -> list[JavaDate | None]:
     return [None if one is None else JavaDate(one // 1_000) for one in raw]
 
 
-_TEXT = Reading(Schema("STRING"), cast="text")
-_DOUBLE = Reading(Schema("FLOAT64"), cast="float8")
-_FIXED: dict[str, Reading] = {
-    "bool": Reading(Schema("BOOLEAN")),
-    "int2": Reading(Schema("INT16")),
-    "int4": Reading(Schema("INT32")),
-    "int8": Reading(Schema("INT64")),
-    "oid": Reading(Schema("INT64")),
-    "float4": Reading(Schema("FLOAT32")),
-    "float8": Reading(Schema("FLOAT64")),
-    "text": Reading(Schema("STRING")),
-    "varchar": Reading(Schema("STRING")),
-    "bpchar": Reading(Schema("STRING")),
-    "bytea": Reading(Schema("BYTES")),
-    "date": Reading(Schema("INT32", False, DATE, 1), column=_dates),
-    "time": Reading(Schema("INT32", False, TIME, 1), column=_times),
-    "timetz": Reading(Schema("INT32", False, TIME, 1), expression="({} AT TIME ZONE 'UTC')::time", column=_times),
+_TEXT = TypeReading(Schema("STRING"), cast="text")
+_DOUBLE = TypeReading(Schema("FLOAT64"), cast="float8")
+_FIXED: dict[str, TypeReading] = {
+    "bool": TypeReading(Schema("BOOLEAN")),
+    "int2": TypeReading(Schema("INT16")),
+    "int4": TypeReading(Schema("INT32")),
+    "int8": TypeReading(Schema("INT64")),
+    "oid": TypeReading(Schema("INT64")),
+    "float4": TypeReading(Schema("FLOAT32")),
+    "float8": TypeReading(Schema("FLOAT64")),
+    "text": TypeReading(Schema("STRING")),
+    "varchar": TypeReading(Schema("STRING")),
+    "bpchar": TypeReading(Schema("STRING")),
+    "bytea": TypeReading(Schema("BYTES")),
+    "date": TypeReading(Schema("INT32", False, DATE, 1), column=_dates),
+    "time": TypeReading(Schema("INT32", False, TIME, 1), column=_times),
+    "timetz": TypeReading(Schema("INT32", False, TIME, 1), expression="({} AT TIME ZONE 'UTC')::time", column=_times),
 }
 
 _PRECISION_MAX = 1000

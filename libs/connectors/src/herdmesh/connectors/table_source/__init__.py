@@ -8,7 +8,7 @@ Owns the shared settings (`settings`), the connector's and the task's base class
 from __future__ import annotations
 
 from herdmesh.connectors.table_source.connector import TableSource
-from herdmesh.connectors.table_source.offsets import QUERY_PARTITION, Place, table_partition
+from herdmesh.connectors.table_source.offsets import QUERY_PARTITION, TablePlace, table_partition
 from herdmesh.connectors.table_source.relation import Relation
 from herdmesh.connectors.table_source.settings import Mode, TableSettings
 from herdmesh.connectors.table_source.task import TableProgress, TableSourceTask
@@ -16,8 +16,8 @@ from herdmesh.connectors.table_source.task import TableProgress, TableSourceTask
 __all__ = [
     "QUERY_PARTITION",
     "Mode",
-    "Place",
     "Relation",
+    "TablePlace",
     "TableProgress",
     "TableSettings",
     "TableSource",

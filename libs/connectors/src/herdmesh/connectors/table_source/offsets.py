@@ -25,7 +25,7 @@ def table_partition(table: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePlace:
     """Position after the row with this number, this moment, or both; all None = before the first row."""
 
     number: int | None = None
@@ -33,7 +33,7 @@ class Place:
     """Microseconds since 1970 in UTC."""
 
     @classmethod
-    def of(cls, offset: Mapping[str, Any] | None) -> Place:
+    def of(cls, offset: Mapping[str, Any] | None) -> TablePlace:
         """Parse a stored offset; unknown members are ignored. Raises ConfigError for an offset that neither Herdmesh
         nor Java can have written.
         """
@@ -81,7 +81,7 @@ def check_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] 
             f'The source partition {dict(partition)} is none of this connector\'s: write {{"protocol": "1", "table": '
             '"database.schema.table"}, or {"query": "query"}'
         )
-    if offset is not None and Place.of(offset).offset() is None:
+    if offset is not None and TablePlace.of(offset).offset() is None:
         raise ConfigError(f"The source offset {dict(offset)} has neither '{_INCREMENTING}' nor '{_TIMESTAMP}'")
 
 
@@ -94,7 +94,7 @@ def rewound(
     if not has_timestamp:
         return None
     before_us = time_ms * 1_000 - 1
-    places = [(partition, Place.of(offset)) for partition, offset in committed]
+    places = [(partition, TablePlace.of(offset)) for partition, offset in committed]
     return [
         (partition, replace(place, moment_us=before_us).offset())
         for partition, place in places

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from herdmesh.connectors.table_source.offsets import Place
+from herdmesh.connectors.table_source.offsets import TablePlace
 from herdmesh.connectors.table_source.relation import Relation
 from herdmesh.connectors.table_source.settings import Mode, TableSettings
 from herdmesh.sdk import SourceBatch, SourceTask, SourceTaskContext
@@ -30,7 +30,7 @@ class Sweep(Protocol):
     """One pass over the new rows of a table."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TablePlace:
         """The place of the last batch."""
         ...
 
@@ -53,7 +53,7 @@ class TableProgress:
     """One table, or the query, and the progress of reading it."""
 
     relation: Relation
-    place: Place
+    place: TablePlace
     from_now: bool
     """Start at the time of the first query."""
     due_s: float = 0.0
@@ -89,14 +89,14 @@ class TableSourceTask(SourceTask, Generic[T, P]):
         """Called when no table is due. True = check the tables again that were removed from `looked_at`."""
         return False
 
-    def _start_place(self, offset: Mapping[str, Any] | None) -> tuple[Place, bool]:
+    def _start_place(self, offset: Mapping[str, Any] | None) -> tuple[TablePlace, bool]:
         """Return the start for this stored offset, and whether the time of the first query replaces it."""
         settings = self._settings
         if settings.mode is Mode.BULK:
-            return Place(), False
+            return TablePlace(), False
         if offset is None and settings.mode.has_timestamp:
-            return Place(moment_us=settings.initial_us), settings.from_now
-        return Place.of(offset), False
+            return TablePlace(moment_us=settings.initial_us), settings.from_now
+        return TablePlace.of(offset), False
 
     def _next_due_ms(self) -> int:
         """Milliseconds until a table is due, at least 1."""

@@ -12,6 +12,6 @@ from __future__ import annotations
 
 from herdmesh.connectors.values.lines import lines_of
 from herdmesh.connectors.values.payloads import Payloads, payloads
-from herdmesh.connectors.values.refusals import chosen_of, part_of, taken
+from herdmesh.connectors.values.refusals import chosen_of, convert_batch, part_of
 
-__all__ = ["Payloads", "chosen_of", "lines_of", "part_of", "payloads", "taken"]
+__all__ = ["Payloads", "chosen_of", "convert_batch", "lines_of", "part_of", "payloads"]

@@ -23,7 +23,7 @@ end the run.
 _OF_NO_RECORD = (ConfigError, RetriableError, RecordError)
 
 
-def taken(batch: SinkBatch, convert: Callable[[SinkBatch], T], refuse: Refuse) -> list[tuple[SinkBatch, T]]:
+def convert_batch(batch: SinkBatch, convert: Callable[[SinkBatch], T], refuse: Refuse) -> list[tuple[SinkBatch, T]]:
     """Return the result of `convert` for the batch. If it raises for a record, bisect the batch: return the results of
     the parts between bad records, and refuse the bad records, in order.
 
@@ -42,7 +42,7 @@ def taken(batch: SinkBatch, convert: Callable[[SinkBatch], T], refuse: Refuse) -
     return [
         made
         for begin, end in ((0, middle), (middle, len(batch)))
-        for made in taken(part_of(batch, begin, end), convert, refuse)
+        for made in convert_batch(part_of(batch, begin, end), convert, refuse)
     ]
 
 

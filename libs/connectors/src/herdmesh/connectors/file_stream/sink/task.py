@@ -12,7 +12,7 @@ import stat
 from typing import IO
 
 from herdmesh.connectors.file_stream.settings import require_file
-from herdmesh.connectors.values import lines_of, payloads, taken
+from herdmesh.connectors.values import convert_batch, lines_of, payloads
 from herdmesh.sdk import Config, ConfigError, SinkBatch, SinkTask, TaskContext
 
 
@@ -35,7 +35,7 @@ class FileStreamSinkTask(SinkTask):
         self._is_on_disk = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
 
     def put(self, batch: SinkBatch) -> None:
-        for _, data in taken(batch, self._lines, self._context.give_up):
+        for _, data in convert_batch(batch, self._lines, self._context.give_up):
             _write_all(self._file, data)
 
     def _lines(self, batch: SinkBatch) -> bytes:

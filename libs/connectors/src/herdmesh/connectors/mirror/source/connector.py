@@ -71,7 +71,7 @@ class MirrorSourceConnector(MirrorConnector[MirrorSettings]):
     def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
         dealt = topic_naming.split(self._partitions.found, max_tasks)
         return [
-            {**self.config, ASSIGNED: topic_naming.written(partitions), "task.index": str(task)}
+            {**self.config, ASSIGNED: topic_naming.partitions_text(partitions), "task.index": str(task)}
             for task, partitions in enumerate(dealt)
         ]
 

@@ -90,10 +90,10 @@ class OffsetSyncs:
         if time.monotonic() < self._ask_at_s:
             return
         until_s = time.monotonic() + (0 if self._is_held else _MARKER_S)
-        while owed := self._syncing.owed():
+        while due := self._syncing.partitions_due():
             try:
-                ends = self._ends(owed)
-                if again := self._made_again(owed):
+                ends = self._ends(due)
+                if again := self._made_again(due):
                     self._syncing.made_again(self._ends(again))
                     continue
                 if self._writer is None:
@@ -102,13 +102,13 @@ class OffsetSyncs:
                 _log.warning("offset syncs are written later: %s", error)
                 self._ask_at_s = time.monotonic() + _AWAY_S
                 return
-            for sync in self._syncing.told(ends):
+            for sync in self._syncing.syncs_due(ends):
                 self._writer.write(sync.key(), sync.value())
             if time.monotonic() > until_s:
                 break
-            if self._syncing.owed():
+            if self._syncing.partitions_due():
                 time.sleep(_PAUSE_S)  # waits: no longer than `_MARKER_S`
-        self._is_held = bool(self._syncing.owed())
+        self._is_held = bool(self._syncing.partitions_due())
 
     def _first_ends(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
         """Return the ends of copies, and wait until all brokers know the copies just created."""

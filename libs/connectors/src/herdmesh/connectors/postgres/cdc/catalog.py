@@ -15,7 +15,7 @@ from typing import Any, cast
 from psycopg.rows import TupleRow
 
 from herdmesh.connectors.postgres.cdc.earlier_columns import Attribute, Found, found_again
-from herdmesh.connectors.postgres.cdc.pgoutput import Column, Relation
+from herdmesh.connectors.postgres.cdc.pgoutput import Relation, RelationColumn
 from herdmesh.connectors.postgres.cdc.position import Position, lsn_of, lsn_text
 from herdmesh.connectors.postgres.cdc.replication import BEGIN_ANEW
 from herdmesh.connectors.postgres.cdc.settings import DATABASE, HOST, PUBLICATION, SLOT, USER, CdcSettings
@@ -287,7 +287,7 @@ def relation_of(connection: Connection, table: Published) -> Relation:
     with errors_translated(f"table {table.sql} cannot be looked up", field=USER):
         rows = _rows(connection, _COLUMNS, table.oid)
     columns = tuple(
-        Column(name, type_oid, modifier, in_index if table.replica_identity == "i" else place is not None)
+        RelationColumn(name, type_oid, modifier, in_index if table.replica_identity == "i" else place is not None)
         for name, type_oid, modifier, _, place, in_index in rows
         if table.columns is None or name in table.columns
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from herdmesh.connectors.postgres.cdc.pgoutput import Column
+from herdmesh.connectors.postgres.cdc.pgoutput import RelationColumn
 
 _IMPOSSIBLE: Final = 1_000_000
 _ALTERED, _RENAMED, _BOTH, _DROPPED = 1, 3, 5, 3
@@ -46,7 +46,7 @@ class Found(NamedTuple):
 
 
 def found_again(
-    columns: Sequence[Column],
+    columns: Sequence[RelationColumn],
     today: Sequence[Attribute],
     asked: Sequence[int],
     lengths: Mapping[int, int],
@@ -94,7 +94,7 @@ def found_again(
     return Found(names, tuple(added), tuple(unclear))
 
 
-def _cost(column: Column, today: Attribute, lengths: Mapping[int, int]) -> int:
+def _cost(column: RelationColumn, today: Attribute, lengths: Mapping[int, int]) -> int:
     is_same_type = (column.type_oid, column.type_modifier) == (today.type_oid, today.type_modifier)
     if not today.type_oid:
         same_length = lengths.get(column.type_oid, today.length) == today.length

@@ -22,7 +22,7 @@ from typing import Any
 
 from herdmesh.connect.model import StructColumn
 from herdmesh.connectors.postgres.cdc.pgoutput import DELETE, INSERT, Cell, Row, Toast
-from herdmesh.connectors.postgres.cdc.position import Ahead, Position, Stored, offset_of, source_partition
+from herdmesh.connectors.postgres.cdc.position import Position, Stored, TableAhead, offset_of, source_partition
 from herdmesh.connectors.postgres.cdc.settings import CdcSettings
 from herdmesh.connectors.postgres.cdc.stream import Chunk, Entry, TableChanges, Transaction
 from herdmesh.connectors.postgres.cdc.tables import HEARTBEAT_KEY, HEARTBEAT_VALUE, SOURCE, NullFound, Table
@@ -85,7 +85,7 @@ class Events:
         ahead = dict(chunk.ahead)
         for place, (changes, is_tombstones) in enumerate(parts):
             name = changes.table.full_name
-            done = ahead.get(name, Ahead())
+            done = ahead.get(name, TableAhead())
             if is_tombstones:
                 done = done._replace(tombstones=max(done.tombstones, chunk.end))
             else:
@@ -118,11 +118,11 @@ class Events:
         offset = offset_of(begun.position, None, begun.ahead, is_snapshot=not is_last)
         return self._batch(table, records, offset, words)
 
-    def offset_alone(self, position: Position, ahead: Mapping[str, Ahead] | None = None) -> SourceBatch:
+    def offset_alone(self, position: Position, ahead: Mapping[str, TableAhead] | None = None) -> SourceBatch:
         """Return a batch without records; its offset shows that everything before a position is done."""
         return SourceBatch(self._settings.heartbeat_topic, (), self._partition, offset_of(position, None, ahead))
 
-    def heartbeat(self, position: Position, ahead: Mapping[str, Ahead]) -> SourceBatch:
+    def heartbeat(self, position: Position, ahead: Mapping[str, TableAhead]) -> SourceBatch:
         """Return a batch with a heartbeat record and the same offset."""
         key = Struct(HEARTBEAT_KEY, [self._settings.prefix])
         value = Struct(HEARTBEAT_VALUE, [time.time_ns() // 1_000_000])
@@ -194,7 +194,7 @@ class Events:
         )  # fmt: skip
 
 
-def beyond(ahead: dict[str, Ahead], position: Position) -> dict[str, Ahead]:
+def beyond(ahead: dict[str, TableAhead], position: Position) -> dict[str, TableAhead]:
     """Return the tables with progress beyond a position."""
     return {table: done for table, done in ahead.items() if max(done) > position}
 

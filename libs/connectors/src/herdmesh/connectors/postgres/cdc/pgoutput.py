@@ -71,7 +71,7 @@ class Origin(NamedTuple):
     name: str
 
 
-class Column(NamedTuple):
+class RelationColumn(NamedTuple):
     """A column of a relation."""
 
     name: str
@@ -90,7 +90,7 @@ class Relation(NamedTuple):
     table: str
     replica_identity: str
     """`d` primary key, `f` whole rows, `i` an index, `n` nothing."""
-    columns: tuple[Column, ...]
+    columns: tuple[RelationColumn, ...]
 
 
 class Type(NamedTuple):
@@ -205,13 +205,13 @@ def _decode_relation(data: bytes, at: int) -> tuple[Relation, int]:
     identity = chr(data[at])
     (count,) = _u16(data, at + 1)
     at += 3
-    columns: list[Column] = []
+    columns: list[RelationColumn] = []
     for _ in range(count):
         flags = data[at]
         name, at = _text(data, at + 1)
         type_oid, modifier = struct.unpack_from(">Ii", data, at)
         at += 8
-        columns.append(Column(name, type_oid, modifier, bool(flags & 1)))
+        columns.append(RelationColumn(name, type_oid, modifier, bool(flags & 1)))
     # An empty schema means pg_catalog.
     return Relation(oid, schema or "pg_catalog", table, identity, tuple(columns)), at
 

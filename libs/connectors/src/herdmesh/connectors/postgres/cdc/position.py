@@ -49,7 +49,7 @@ class Position(NamedTuple):
 START = Position(0)
 
 
-class Ahead(NamedTuple):
+class TableAhead(NamedTuple):
     """Progress of the records and the tombstones of one table beyond that of all tables."""
 
     records: Position = START
@@ -68,7 +68,7 @@ class Stored(NamedTuple):
     """A parsed offset."""
 
     position: Position
-    ahead: Mapping[str, Ahead]
+    ahead: Mapping[str, TableAhead]
     """By the table's full name."""
     is_snapshot: bool
     """The snapshot that began at this position is incomplete."""
@@ -82,7 +82,7 @@ def source_partition(server: str) -> dict[str, str]:
 def offset_of(
     position: Position,
     last: LastChange | None = None,
-    ahead: Mapping[str, Ahead] | None = None,
+    ahead: Mapping[str, TableAhead] | None = None,
     *,
     is_snapshot: bool = False,
 ) -> dict[str, Any]:
@@ -132,15 +132,15 @@ def _is_snapshot(offset: Mapping[str, Any]) -> bool:
     return running and not any(offset.get(key) is True for key in _SNAPSHOT_DONE)
 
 
-def _read_ahead(text: Any) -> dict[str, Ahead]:
+def _read_ahead(text: Any) -> dict[str, TableAhead]:
     if text is None:
         return {}
     try:
         found = json.loads(text)
-        read: dict[str, Ahead] = {}
+        read: dict[str, TableAhead] = {}
         for table, numbers in found.items():
             records_lsn, records, tombstones_lsn, tombstones = map(_count, numbers)
-            read[table] = Ahead(Position(records_lsn, records), Position(tombstones_lsn, tombstones))
+            read[table] = TableAhead(Position(records_lsn, records), Position(tombstones_lsn, tombstones))
         return read
     except (ValueError, TypeError, AttributeError) as error:
         raise DataError(

@@ -27,7 +27,7 @@ from herdmesh.connectors.postgres.cdc.settings import USER, CdcSettings
 from herdmesh.connectors.postgres.cdc.stream import CHUNK_BYTES_MAX
 from herdmesh.connectors.postgres.cdc.tables import Table, table_of
 from herdmesh.connectors.postgres.cdc.text_forms import copy_row
-from herdmesh.connectors.postgres.connection import Connection, errors_translated, literal, quoted, said
+from herdmesh.connectors.postgres.connection import Connection, errors_translated, literal, message_of, quoted
 from herdmesh.sdk import ConfigError, RetriableError
 
 _log = logging.getLogger(__name__)
@@ -88,7 +88,8 @@ class SnapshotReader:
                     raise
                 user = self._settings.connection.user
                 raise ConfigError(
-                    f"{table.sql} cannot be read whole: {said(error)}; the log has the rows that policies hide, too",
+                    f"{table.sql} cannot be read whole: {message_of(error)}; the log has the rows that policies hide, "
+                    "too",
                     field=USER, fix=f"ALTER ROLE {quoted(user)} BYPASSRLS, or leave the table out",
                 ) from error  # fmt: skip
             except (UndefinedTable, UndefinedColumn) as error:

@@ -34,7 +34,7 @@ from herdmesh.connectors.postgres.cdc.pgoutput import (
     Row,
     Toast,
 )
-from herdmesh.connectors.postgres.cdc.position import START, Ahead, LastChange, Position
+from herdmesh.connectors.postgres.cdc.position import START, LastChange, Position, TableAhead
 from herdmesh.connectors.postgres.cdc.settings import CdcSettings
 from herdmesh.connectors.postgres.cdc.tables import Table
 from herdmesh.sdk import DataError
@@ -87,7 +87,7 @@ class Chunk(NamedTuple):
     end: Position
     tables: list[TableChanges]
     last: LastChange | None
-    ahead: Mapping[str, Ahead]
+    ahead: Mapping[str, TableAhead]
     """Progress of tables beyond the start before the chunk was assembled."""
 
 
@@ -95,7 +95,7 @@ class Assembler:
     """Assembler of messages to chunks. After a restart of the stream it continues at its position."""
 
     def __init__(
-        self, position: Position, ahead: Mapping[str, Ahead], table_of: TableOf, settings: CdcSettings
+        self, position: Position, ahead: Mapping[str, TableAhead], table_of: TableOf, settings: CdcSettings
     ) -> None:
         """`ahead`: progress of tables beyond the position."""
         self._reached = position
@@ -134,7 +134,7 @@ class Assembler:
         return self._count
 
     @property
-    def ahead(self) -> Mapping[str, Ahead]:
+    def ahead(self) -> Mapping[str, TableAhead]:
         """Progress of tables beyond the chunk's start."""
         return self._ahead
 
@@ -168,7 +168,7 @@ class Assembler:
             self._advance(Position(decoded.end_lsn))
         return True
 
-    def heard(self, lsn: int) -> None:
+    def on_keepalive(self, lsn: int) -> None:
         """Note that the server has sent everything before a log position."""
         if self._transaction is None:
             self._advance(Position(lsn))
@@ -274,7 +274,7 @@ class Assembler:
                 self._is_ended = True
                 return False
             for table in tables:
-                done = self._ahead.get(table.full_name, Ahead(START, START))
+                done = self._ahead.get(table.full_name, TableAhead(START, START))
                 if not done.records.covers(transaction.final_lsn, event):
                     self._tables[table.full_name] = TableChanges(table, truncated=(lsn, transaction))
             self._last = lsn, transaction

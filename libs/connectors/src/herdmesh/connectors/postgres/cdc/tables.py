@@ -20,7 +20,7 @@ from typing import Any
 from herdmesh.connect.model import INT64, OPTIONAL_INT64, OPTIONAL_STRING, STRING, StructColumn
 from herdmesh.connectors.postgres.cdc.pgoutput import Cell, Relation, Row, Toast
 from herdmesh.connectors.postgres.cdc.settings import PREFIX, TABLES, CdcSettings
-from herdmesh.connectors.postgres.cdc.types import Labels, Reading, reading_of
+from herdmesh.connectors.postgres.cdc.types import EventReading, Labels, reading_of
 from herdmesh.connectors.postgres.connection import quoted
 from herdmesh.connectors.postgres.types import PgType
 from herdmesh.sdk import ConfigError, DataError, Schema
@@ -62,14 +62,14 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class EventColumn:
     """A field of a row."""
 
     name: str
     place: int
     """Place in the rows that the server sends."""
     optional: bool
-    reading: Reading
+    reading: EventReading
 
     def values(self, table: str, cells: Sequence[Cell]) -> list[Any]:
         """Convert the values of the column.
@@ -135,8 +135,8 @@ class Table:
     schema: str
     name: str
     topic: str
-    columns: tuple[Column, ...]
-    key_columns: tuple[Column, ...]
+    columns: tuple[EventColumn, ...]
+    key_columns: tuple[EventColumn, ...]
     """Empty = its records have no key."""
     row: Schema
     """Schema of `before` and `after`."""
@@ -155,7 +155,7 @@ class Table:
         return tuple([row[column.place] for column in self.key_columns])
 
     def rows(self, rows: Sequence[Row | None]) -> Sequence[Any]:
-        """Return a column of structs, None for a missing row. Raises like `Column.values`."""
+        """Return a column of structs, None for a missing row. Raises like `EventColumn.values`."""
         present = [row for row in rows if row is not None]
         if not present:
             return [None] * len(rows)
@@ -166,7 +166,7 @@ class Table:
         return [None if row is None else next(left) for row in rows]
 
     def keys(self, keys: Sequence[tuple[Cell, ...]]) -> Sequence[Any]:
-        """Return a column of keys; empty if the table has none. Raises like `Column.key_values`."""
+        """Return a column of keys; empty if the table has none. Raises like `EventColumn.key_values`."""
         if self.key is None:
             return ()
         columns = list(zip(*keys, strict=True))
@@ -184,7 +184,7 @@ class Table:
         """Return the table without a key, for rows older than the key."""
         return replace(self, key_columns=(), key=None)
 
-    def _fields(self, columns: Sequence[Column], cells: Sequence[Sequence[Cell]]) -> list[list[Any]]:
+    def _fields(self, columns: Sequence[EventColumn], cells: Sequence[Sequence[Cell]]) -> list[list[Any]]:
         name = self.full_name
         return [column.values(name, cells[column.place]) for column in columns]
 
@@ -236,11 +236,13 @@ def check_topics(tables: Iterable[tuple[str, str]], settings: CdcSettings) -> No
             )
 
 
-def _column(relation: Relation, place: int, facts: Facts, settings: CdcSettings, *, may_be_null: bool = True) -> Column:
+def _column(
+    relation: Relation, place: int, facts: Facts, settings: CdcSettings, *, may_be_null: bool = True
+) -> EventColumn:
     name, type_oid, modifier, _ = relation.columns[place]
     optional = may_be_null and name not in facts.not_null
     type = facts.types[type_oid, modifier]
-    return Column(name, place, optional, reading_of(type, settings.modes, facts.labels, optional=optional))
+    return EventColumn(name, place, optional, reading_of(type, settings.modes, facts.labels, optional=optional))
 
 
 def _key_places(relation: Relation, facts: Facts) -> list[int]:

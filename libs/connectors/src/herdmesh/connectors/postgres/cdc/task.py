@@ -356,7 +356,7 @@ class CdcSourceTask(SourceTask):
                 if not take(frame.lsn, frame.data):
                     return frame
             else:
-                assembler.heard(frame.lsn)
+                assembler.on_keepalive(frame.lsn)
                 if frame.wants_reply:
                     self._tell()
             if time.monotonic() - begun_s > _POLL_S_MAX:

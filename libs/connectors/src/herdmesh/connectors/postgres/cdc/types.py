@@ -45,7 +45,7 @@ _BITS_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class EventReading:
     """Conversion of a column's values to event values."""
 
     schema: Schema
@@ -65,7 +65,7 @@ class Reading:
         return [None if cell is None else next(present) for cell in cells]
 
 
-def reading_of(type: PgType, modes: Modes, labels: Labels, *, optional: bool = False) -> Reading:
+def reading_of(type: PgType, modes: Modes, labels: Labels, *, optional: bool = False) -> EventReading:
     """Return the conversion for a type. A type without its own conversion becomes text."""
     found = _reading(type, modes, labels, optional=optional)
     schema = found.schema.replace(optional=True) if optional else found.schema
@@ -74,7 +74,7 @@ def reading_of(type: PgType, modes: Modes, labels: Labels, *, optional: bool = F
     return replace(found, schema=schema, unchanged=unchanged)
 
 
-def _reading(type: PgType, modes: Modes, labels: Labels, *, optional: bool) -> Reading:
+def _reading(type: PgType, modes: Modes, labels: Labels, *, optional: bool) -> EventReading:
     """`optional` matters for structs, which carry their schema: it must be the field's."""
     if type.element is not None and type.name not in _VECTORS:
         return _array(reading_of(type.element, modes, labels, optional=True), type.delimiter)
@@ -96,7 +96,7 @@ def _reading(type: PgType, modes: Modes, labels: Labels, *, optional: bool) -> R
             return _binary(modes)
         case "hstore":
             read = _each(text_forms.hstore_json)
-            return Reading(Schema("STRING", False, JSON, 1), read, "{}", Placeholder(modes.placeholder).hstore)
+            return EventReading(Schema("STRING", False, JSON, 1), read, "{}", Placeholder(modes.placeholder).hstore)
         case "bit" | "varbit":
             return _bits(type.typmod)
         case name:
@@ -112,16 +112,16 @@ def _each(read: Callable[[str], Any]) -> Read:
     return lambda cells: [read(cell.decode()) for cell in cells]
 
 
-def _text(schema: Schema) -> Reading:
-    return Reading(schema, _texts, "")
+def _text(schema: Schema) -> EventReading:
+    return EventReading(schema, _texts, "")
 
 
-def _binary(modes: Modes) -> Reading:
+def _binary(modes: Modes) -> EventReading:
     placeholder = Placeholder(modes.placeholder).raw
     encode = _ENCODERS[modes.binary]
     schema = Schema("BYTES") if modes.binary == "bytes" else _STRING
     # The text begins with \x.
-    return Reading(schema, lambda cells: [encode(binascii.unhexlify(cell[2:])) for cell in cells], encode(b""),
+    return EventReading(schema, lambda cells: [encode(binascii.unhexlify(cell[2:])) for cell in cells], encode(b""),
                    encode(placeholder))  # fmt: skip
 
 
@@ -149,11 +149,11 @@ def _decimals(texts: Sequence[str]) -> list[Decimal]:
     return found
 
 
-def _numeric(typmod: int, modes: Modes, *, optional: bool) -> Reading:
+def _numeric(typmod: int, modes: Modes, *, optional: bool) -> EventReading:
     if modes.decimals == "double":
         return _DOUBLE
     if modes.decimals == "string":
-        return Reading(_STRING, _texts, "0")
+        return EventReading(_STRING, _texts, "0")
     shape = numeric_shape(typmod)
     if shape is None:
         schema = Schema("STRUCT", optional, VARIABLE_SCALE_DECIMAL, 1, "Variable scaled decimal",
@@ -163,25 +163,25 @@ def _numeric(typmod: int, modes: Modes, *, optional: bool) -> Reading:
             parts = map(parts_of, _decimals(_texts(cells)))
             return [Struct(schema, [scale, big_endian(unscaled)]) for unscaled, scale in parts]
 
-        return Reading(schema, scaled, Struct(schema, [0, b"\0"]))
+        return EventReading(schema, scaled, Struct(schema, [0, b"\0"]))
     precision, scale = shape
     return _decimal(max(scale, 0), {"connect.decimal.precision": str(precision)}, _texts)
 
 
-def _decimal(scale: int, more: Mapping[str, str], texts: Callable[[Sequence[bytes]], list[str]]) -> Reading:
+def _decimal(scale: int, more: Mapping[str, str], texts: Callable[[Sequence[bytes]], list[str]]) -> EventReading:
     schema = Schema("BYTES", False, DECIMAL, 1, parameters={"scale": str(scale), **more})
-    return Reading(schema, lambda cells: _decimals(texts(cells)), Decimal((0, (0,), -scale)))
+    return EventReading(schema, lambda cells: _decimals(texts(cells)), Decimal((0, (0,), -scale)))
 
 
-def _money(modes: Modes) -> Reading:
+def _money(modes: Modes) -> EventReading:
     def texts(cells: Sequence[bytes]) -> list[str]:
         return text_forms.money(_texts(cells))
 
     match modes.decimals:
         case "double":
-            return Reading(FLOAT64, lambda cells: list(map(float, texts(cells))), 0.0)
+            return EventReading(FLOAT64, lambda cells: list(map(float, texts(cells))), 0.0)
         case "string":
-            return Reading(_STRING, texts, "0")
+            return EventReading(_STRING, texts, "0")
         case _:
             return _decimal(_MONEY_SCALE, {}, texts)
 
@@ -204,7 +204,7 @@ def _timestamp_of_connect(text: str) -> JavaDate:
     return JavaDate(text_forms.timestamp_us(text) // 1_000 if infinite is None else _INFINITE[infinite])
 
 
-def _temporal(type: PgType, modes: Modes) -> Reading:
+def _temporal(type: PgType, modes: Modes) -> EventReading:
     """Return the conversion of a temporal type. Its modifier is the number of second digits; without one
     it has six.
     """
@@ -212,31 +212,35 @@ def _temporal(type: PgType, modes: Modes) -> Reading:
     connect = modes.times == "connect"
     match type.name:
         case "date" if connect:
-            return Reading(date_schema(), _each(lambda text: JavaDate(_days(text) * DAY_MS)), JavaDate(0))
+            return EventReading(date_schema(), _each(lambda text: JavaDate(_days(text) * DAY_MS)), JavaDate(0))
         case "date":
-            return Reading(Schema("INT32", False, "io.debezium.time.Date", 1), _each(_days), 0)
+            return EventReading(Schema("INT32", False, "io.debezium.time.Date", 1), _each(_days), 0)
         case "time" if connect:
-            return Reading(time_schema(), _each(lambda text: JavaDate(text_forms.time_us(text) // 1_000)), JavaDate(0))
+            return EventReading(
+                time_schema(), _each(lambda text: JavaDate(text_forms.time_us(text) // 1_000)), JavaDate(0)
+            )
         case "time" if in_ms and modes.times == "adaptive":
             ms = _each(lambda text: text_forms.time_us(text) // 1_000)
-            return Reading(Schema("INT32", False, "io.debezium.time.Time", 1), ms, 0)
+            return EventReading(Schema("INT32", False, "io.debezium.time.Time", 1), ms, 0)
         case "time":
-            return Reading(Schema("INT64", False, "io.debezium.time.MicroTime", 1), _each(text_forms.time_us), 0)
+            return EventReading(Schema("INT64", False, "io.debezium.time.MicroTime", 1), _each(text_forms.time_us), 0)
         case _ if connect:
-            return Reading(timestamp_schema(), _each(_timestamp_of_connect), JavaDate(0))
+            return EventReading(timestamp_schema(), _each(_timestamp_of_connect), JavaDate(0))
         case _ if in_ms:
             ms = _each(lambda text: _timestamp_us(text) // 1_000)
-            return Reading(Schema("INT64", False, "io.debezium.time.Timestamp", 1), ms, 0)
+            return EventReading(Schema("INT64", False, "io.debezium.time.Timestamp", 1), ms, 0)
         case _:
             read = _of_64_bits(_each(_timestamp_us), f"{TIMES}=connect")
-            return Reading(Schema("INT64", False, "io.debezium.time.MicroTimestamp", 1), read, 0)
+            return EventReading(Schema("INT64", False, "io.debezium.time.MicroTimestamp", 1), read, 0)
 
 
-def _interval(modes: Modes) -> Reading:
+def _interval(modes: Modes) -> EventReading:
     if modes.intervals == "string":
-        return Reading(Schema("STRING", False, "io.debezium.time.Interval", 1), _each(_interval_text), "P0Y0M0DT0H0M0S")
+        return EventReading(
+            Schema("STRING", False, "io.debezium.time.Interval", 1), _each(_interval_text), "P0Y0M0DT0H0M0S"
+        )
     read = _of_64_bits(_each(_interval_us), f"{INTERVALS}=string")
-    return Reading(Schema("INT64", False, "io.debezium.time.MicroDuration", 1), read, 0)
+    return EventReading(Schema("INT64", False, "io.debezium.time.MicroDuration", 1), read, 0)
 
 
 def _of_64_bits(read: Read, instead: str) -> Read:
@@ -266,19 +270,19 @@ def _interval_text(text: str) -> str:
     return f"P{years}Y{months}M{days}DT{hours}H{minutes}M{shown}S"
 
 
-def _bits(typmod: int) -> Reading:
+def _bits(typmod: int) -> EventReading:
     if typmod == 1:
         return _BOOLEAN_BIT
     length = _BITS_MAX if typmod < 0 else typmod
     schema = Schema("BYTES", False, "io.debezium.data.Bits", 1, parameters={"length": str(length)})
-    return Reading(schema, _each(_little_endian), b"")
+    return EventReading(schema, _each(_little_endian), b"")
 
 
 def _little_endian(bits: str) -> bytes:
     return int(bits or "0", 2).to_bytes((len(bits) + 7) // 8, "little")
 
 
-def _point(*, optional: bool) -> Reading:
+def _point(*, optional: bool) -> EventReading:
     schema = Schema(
         "STRUCT", optional, POINT, 1, "Geometry (POINT)",
         fields=(("x", FLOAT64), ("y", FLOAT64), ("wkb", OPTIONAL_BYTES), ("srid", OPTIONAL_INT32)),
@@ -287,10 +291,10 @@ def _point(*, optional: bool) -> Reading:
     def read(cells: Sequence[bytes]) -> list[Any]:
         return [point(schema, *map(float, cell[1:-1].split(b","))) for cell in cells]
 
-    return Reading(schema, read, point(schema, 0.0, 0.0))
+    return EventReading(schema, read, point(schema, 0.0, 0.0))
 
 
-def _array(element: Reading, delimiter: str) -> Reading:
+def _array(element: EventReading, delimiter: str) -> EventReading:
     """Convert all elements of all arrays of a batch in one call."""
 
     def read(cells: Sequence[bytes]) -> list[Any]:
@@ -300,33 +304,33 @@ def _array(element: Reading, delimiter: str) -> Reading:
 
     # Elements that a mode converts to text (bytea, hstore) have their own placeholder, not their schema's.
     unchanged = [element.unchanged] if element.schema.type in ("STRING", "BYTES") else None
-    return Reading(Schema("ARRAY", value_schema=element.schema), read, [], unchanged)
+    return EventReading(Schema("ARRAY", value_schema=element.schema), read, [], unchanged)
 
 
 _STRING = Schema("STRING")
-_DOUBLE = Reading(FLOAT64, lambda cells: list(map(float, cells)), 0.0)
-_BOOLEAN_BIT = Reading(Schema("BOOLEAN"), lambda cells: [cell == b"1" for cell in cells], False)
+_DOUBLE = EventReading(FLOAT64, lambda cells: list(map(float, cells)), 0.0)
+_BOOLEAN_BIT = EventReading(Schema("BOOLEAN"), lambda cells: [cell == b"1" for cell in cells], False)
 _VECTORS = ("int2vector", "oidvector")
 """Types that have elements, and whose text has no braces."""
 
 
-def _integers(kind: str) -> Reading:
-    return Reading(Schema(kind), lambda cells: list(map(int, cells)), 0)
+def _integers(kind: str) -> EventReading:
+    return EventReading(Schema(kind), lambda cells: list(map(int, cells)), 0)
 
 
-_FIXED: Mapping[str, Reading] = {
-    "bool": Reading(Schema("BOOLEAN"), lambda cells: [cell == b"t" for cell in cells], False),
+_FIXED: Mapping[str, EventReading] = {
+    "bool": EventReading(Schema("BOOLEAN"), lambda cells: [cell == b"t" for cell in cells], False),
     "int2": _integers("INT16"),
     "int4": _integers("INT32"),
     "int8": _integers("INT64"),
     "oid": _integers("INT64"),
-    "float4": Reading(Schema("FLOAT32"), lambda cells: list(map(float, cells)), 0.0),
+    "float4": EventReading(Schema("FLOAT32"), lambda cells: list(map(float, cells)), 0.0),
     "float8": _DOUBLE,
-    "timestamptz": Reading(
+    "timestamptz": EventReading(
         Schema("STRING", False, "io.debezium.time.ZonedTimestamp", 1), _each(text_forms.zoned_timestamp),
         "1970-01-01T00:00:00Z",
     ),
-    "timetz": Reading(Schema("STRING", False, "io.debezium.time.ZonedTime", 1), _each(text_forms.zoned_time),
+    "timetz": EventReading(Schema("STRING", False, "io.debezium.time.ZonedTime", 1), _each(text_forms.zoned_time),
                       "00:00:00Z"),
 }  # fmt: skip
 _NAMED: Mapping[str, Schema] = {

@@ -22,7 +22,7 @@ from decimal import Decimal
 from typing import Any, Final, cast
 
 from herdmesh.connect.model import DATE, LOGICAL, TIMESTAMP, BigInteger, Int8, Int16, Int32, Int64
-from herdmesh.connectors.postgres.sink.texts import Form, Texts, are_texts
+from herdmesh.connectors.postgres.sink.texts import TextForm, Texts, are_texts
 from herdmesh.connectors.postgres.types import numeric_shape
 from herdmesh.sdk import JavaDate
 
@@ -46,7 +46,7 @@ class KeyColumn:
     """A key column, and the form of its values."""
 
     type: KeyType
-    form: Form
+    form: TextForm
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ _COORDINATES = (STRING, INT32, INT64)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RecordColumn:
     """A column in the records."""
 
     name: str
@@ -42,14 +42,14 @@ class Column:
 class Shape:
     """The common form of rows."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[RecordColumn, ...]
     """Key columns first; for a deletion these alone."""
     deletes: bool = False
     keeps: bool = False
     """The rows exist already, and their records mark all columns that are missing here as unchanged."""
 
     @property
-    def keys(self) -> tuple[Column, ...]:
+    def keys(self) -> tuple[RecordColumn, ...]:
         """The key columns."""
         return tuple(column for column in self.columns if column.is_key)
 
@@ -77,12 +77,12 @@ class Write:
 class _Part:
     """Columns from a key or a value, and the function that extracts them."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[RecordColumn, ...]
     take: Callable[[Sequence[Any], Sequence[int]], list[Sequence[Any]]]
     """From the batch's column and the places of the records."""
 
 
-class Reader:
+class BatchReader:
     """Converter of the batches of one task."""
 
     def __init__(self, settings: SinkSettings) -> None:
@@ -181,7 +181,7 @@ class Reader:
         settings = self._settings
         if settings.pk_mode is PkMode.KAFKA:
             columns = zip(settings.pk_fields, _COORDINATES, strict=True)
-            return _Part(tuple(Column(self._named(name), schema, True) for name, schema in columns), _nothing)
+            return _Part(tuple(RecordColumn(self._named(name), schema, True) for name, schema in columns), _nothing)
         if settings.pk_mode is not PkMode.RECORD_KEY:
             return _Part((), _nothing)
         if isinstance(form, Schema):
@@ -196,7 +196,7 @@ class Reader:
                 f"{PK_FIELDS} must name one column, because the records' keys are no structs", field=PK_FIELDS,
                 fix="name the primary key column",
             )  # fmt: skip
-        return _Part((Column(self._named(settings.pk_fields[0]), batch.key_schema, True),), _whole)
+        return _Part((RecordColumn(self._named(settings.pk_fields[0]), batch.key_schema, True),), _whole)
 
     def _value_parts_of(self, form: Any) -> tuple[_Part, _Part]:
         """Return the value's key columns, if `pk.mode` uses the value, and its other columns."""
@@ -224,7 +224,7 @@ class Reader:
 
     def _struct_part(self, schema: Schema, names: Sequence[str], *, is_key: bool) -> _Part:
         fields = [schema.fields[schema.places[name]] for name in names]
-        columns = tuple(Column(self._named(one.name), one.schema, is_key) for one in fields)
+        columns = tuple(RecordColumn(self._named(one.name), one.schema, is_key) for one in fields)
         indexes = [(one.index, one.schema.default) for one in fields]
 
         def take(values: Sequence[Any], places: Sequence[int]) -> list[Sequence[Any]]:
@@ -246,7 +246,7 @@ class Reader:
         return _Part(columns, take)
 
     def _map_part(self, names: Sequence[str], *, is_key: bool) -> _Part:
-        columns = tuple(Column(self._named(name), None, is_key) for name in names)
+        columns = tuple(RecordColumn(self._named(name), None, is_key) for name in names)
         return _Part(columns, lambda values, places: [[values[place][name] for place in places] for name in names])
 
 

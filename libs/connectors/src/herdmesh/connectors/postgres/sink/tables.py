@@ -26,7 +26,7 @@ from herdmesh.connectors.postgres.connection import Connection, literal, make_mi
 from herdmesh.connectors.postgres.names import why_no_name
 from herdmesh.connectors.postgres.sink.debezium_texts import writer
 from herdmesh.connectors.postgres.sink.key_identity import KeyColumn, Keys, without_nulls
-from herdmesh.connectors.postgres.sink.rows import Column, Shape
+from herdmesh.connectors.postgres.sink.rows import RecordColumn, Shape
 from herdmesh.connectors.postgres.sink.settings import (
     AUTO_CREATE,
     AUTO_EVOLVE,
@@ -37,7 +37,7 @@ from herdmesh.connectors.postgres.sink.settings import (
     TableName,
 )
 from herdmesh.connectors.postgres.sink.table_catalog import Table, TableColumn, called_alike, looked_up
-from herdmesh.connectors.postgres.sink.texts import Form, Takes, Texts, lines, texts
+from herdmesh.connectors.postgres.sink.texts import Takes, TextForm, Texts, lines, texts
 from herdmesh.connectors.postgres.types import sql_type
 from herdmesh.sdk import ConfigError, DataError, RetriableError, Schema
 
@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
 class Statements:
     """Statements that write rows of one shape to one table."""
 
-    forms: tuple[Form, ...]
+    forms: tuple[TextForm, ...]
     """Form of each column's values."""
     copy: str = ""
     """Empty: there is nothing to write."""
@@ -118,7 +118,7 @@ class Tables:
         if found is None:
             table = self._table(topic, shape)
             if table is None:
-                return Statements(tuple(Form(column.schema) for column in shape.columns))
+                return Statements(tuple(TextForm(column.schema) for column in shape.columns))
             if missing := [column for column in shape.columns if column.name not in table.columns]:
                 table = self._evolved(topic, table, shape, missing)
             found = self._statements[topic, shape] = self._kept(table, self._made(table, shape), shape)
@@ -212,7 +212,7 @@ class Tables:
         self._define(f"CREATE TABLE IF NOT EXISTS {name.sql} ({', '.join(parts)})", AUTO_CREATE)
         _log.info("made table %s", name)
 
-    def _evolved(self, topic: str, table: Table, shape: Shape, missing: Sequence[Column]) -> Table:
+    def _evolved(self, topic: str, table: Table, shape: Shape, missing: Sequence[RecordColumn]) -> Table:
         """Add these columns to the table. Raises like `statements`."""
         names = ", ".join(column.name for column in missing)
         _refuse_other_case(table, shape, missing)
@@ -318,7 +318,7 @@ def _refuse_computed(table: Table, shape: Shape, mode: InsertMode) -> None:
         )
 
 
-def _refuse_other_case(table: Table, shape: Shape, missing: Sequence[Column]) -> None:
+def _refuse_other_case(table: Table, shape: Shape, missing: Sequence[RecordColumn]) -> None:
     """Raise DataError for a column that the table has in another case: a second column would divide its values. No
     error if the record has both.
     """
@@ -332,14 +332,14 @@ def _refuse_other_case(table: Table, shape: Shape, missing: Sequence[Column]) ->
             )
 
 
-def _form(column: Column, known: TableColumn, settings: SinkSettings) -> Form:
+def _form(column: RecordColumn, known: TableColumn, settings: SinkSettings) -> TextForm:
     of_value = column.schema
     if known.is_array and of_value is not None and of_value.type == "ARRAY":
         of_value = of_value.value_schema
     is_float = known.key.name in _FLOATS
     write = writer(of_value, known.base)
     takes = _TAKES.get(known.key.name.removeprefix("_"), Takes.ANYTHING)
-    return Form(column.schema, known.is_array, settings.zone, is_float, write, known.delimiter, takes)
+    return TextForm(column.schema, known.is_array, settings.zone, is_float, write, known.delimiter, takes)
 
 
 def _sorting(table: Table, shape: Shape) -> str:
@@ -383,7 +383,7 @@ def _same(table: Table, shape: Shape) -> str:
     )
 
 
-def _definition(column: Column, zone: tzinfo, *, of_new_table: bool) -> str:
+def _definition(column: RecordColumn, zone: tzinfo, *, of_new_table: bool) -> str:
     """Return type, default and constraint of a column to create. An added column is nullable, because
     existing rows have null.
     """
@@ -396,21 +396,21 @@ def _definition(column: Column, zone: tzinfo, *, of_new_table: bool) -> str:
     return f"{made} NOT NULL" if of_new_table and (column.is_key or not schema.optional) else made
 
 
-def _refuse_name(column: Column) -> None:
+def _refuse_name(column: RecordColumn) -> None:
     why = "every table has it for itself" if column.name in _SYSTEM_COLUMNS else why_no_name(column.name)
     if why:
         raise DataError(f"column {column.name} cannot be made: {why}; rename the field (ReplaceField)")
 
 
 def _default(schema: Schema, zone: tzinfo) -> str:
-    (text,) = texts([schema.default], Form(schema, is_array=schema.type == "ARRAY", zone=zone))
+    (text,) = texts([schema.default], TextForm(schema, is_array=schema.type == "ARRAY", zone=zone))
     assert text is not None
     return literal(text)
 
 
-def _name(column: Column) -> str:
+def _name(column: RecordColumn) -> str:
     return quoted(column.name)
 
 
-def _names(columns: Sequence[Column]) -> str:
+def _names(columns: Sequence[RecordColumn]) -> str:
     return ", ".join(map(_name, columns))

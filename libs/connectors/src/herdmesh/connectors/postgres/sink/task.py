@@ -22,11 +22,18 @@ from typing import Any
 import psycopg
 from psycopg import IsolationLevel, errors
 
-from herdmesh.connectors.postgres.connection import Connection, connect, connection_settings, said, server, translated
+from herdmesh.connectors.postgres.connection import (
+    Connection,
+    connect,
+    connection_settings,
+    message_of,
+    server,
+    translated,
+)
 from herdmesh.connectors.postgres.sink.direct_copy import ROWS_MIN, Attempts
 from herdmesh.connectors.postgres.sink.key_identity import Keys, proven
 from herdmesh.connectors.postgres.sink.ledger import LOCK_TIMEOUT, end_sessions, ensure_table, ledger_of, session_name
-from herdmesh.connectors.postgres.sink.rows import Reader, Rows, Write, needs_keys, ordered
+from herdmesh.connectors.postgres.sink.rows import BatchReader, Rows, Write, needs_keys, ordered
 from herdmesh.connectors.postgres.sink.settings import (
     LEDGER_TABLE,
     PK_FIELDS,
@@ -78,7 +85,7 @@ class PostgresSinkTask(LedgerSinkTask):
         self._run_id = context.run_id
         # With errors.tolerance=all and no reporter, a bad record is skipped without a report.
         self._reporter = context.reporter or (context.errant if context.tolerates_errors else None)
-        self._reader = Reader(self._settings)
+        self._reader = BatchReader(self._settings)
         self._ledger = ledger_of(self._current, self._settings.ledger, context.connector, context.run_id)
         self._failures = 0
 
@@ -258,7 +265,7 @@ class PostgresSinkTask(LedgerSinkTask):
             if not _is_of_records(error):
                 raise
             if len(places) == 1:
-                refused[places[0]] = DataError(f"PostgreSQL refuses the record: {said(error)}{_hint(groups)}")
+                refused[places[0]] = DataError(f"PostgreSQL refuses the record: {message_of(error)}{_hint(groups)}")
                 return
             middle = len(places) // 2
             self._halve(connection, batch, places[:middle], refused, used)

@@ -80,7 +80,7 @@ _CONVERTED: dict[Takes, frozenset[type]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TextForm:
     """Form of the values of one column."""
 
     schema: Schema | None
@@ -106,7 +106,7 @@ class Form:
         return self.schema is not None and self.schema.type == "FLOAT32" and not self.is_float
 
 
-def texts(values: Sequence[Any], form: Form) -> Texts:
+def texts(values: Sequence[Any], form: TextForm) -> Texts:
     """Return the text of each value. Raises DataError for a value without one."""
     if form.write is not None and not form.is_array:
         return [None if value is None else _written(form.write, value) for value in values]
@@ -171,7 +171,7 @@ def _written(write: Write, value: Any) -> str:
         raise DataError(f"a value cannot be written to PostgreSQL as its schema says: {error}") from error
 
 
-def _text(value: Any, form: Form) -> str:
+def _text(value: Any, form: TextForm) -> str:
     if form.write is None and form.takes is not Takes.ANYTHING and type(value) in _CONVERTED[form.takes]:
         value = _converted(value, form.takes)
     if form.write is not None and not isinstance(value, list | tuple):
@@ -251,7 +251,7 @@ def _floats32(values: list[float]) -> list[str]:
     return list(map(_float32, values)) if written is None else written  # a double, although the schema is FLOAT32
 
 
-def _date_texts(form: Form, values: list[JavaDate]) -> list[str]:
+def _date_texts(form: TextForm, values: list[JavaDate]) -> list[str]:
     """Return `_date_text` of each, in a quarter of the time if all are in the years 1 to 9999."""
     name = None if form.schema is None else form.schema.name
     written: list[str] | None = None
@@ -278,7 +278,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
 }
 
 
-def _date_text(value: JavaDate, form: Form) -> str:
+def _date_text(value: JavaDate, form: TextForm) -> str:
     """Format a date by the schema's name; without a schema it is a point in time, as in Java."""
     name = None if form.schema is None else form.schema.name
     if value in _INFINITE:
@@ -294,18 +294,18 @@ def _date_text(value: JavaDate, form: Form) -> str:
     return moment_text(int(value), form.zone)
 
 
-def _inner(form: Form) -> Form:
+def _inner(form: TextForm) -> TextForm:
     """Return the form of an array's elements."""
     _, of_value = Schema.inner(form.schema)
     return replace(form, schema=of_value, is_array=True)
 
 
-def _array(values: Sequence[Any], inner: Form) -> str:
+def _array(values: Sequence[Any], inner: TextForm) -> str:
     """Return PostgreSQL's array literal; nested lists are further dimensions."""
     return "{" + inner.delimiter.join(_element(value, inner) for value in values) + "}"
 
 
-def _element(value: Any, form: Form) -> str:
+def _element(value: Any, form: TextForm) -> str:
     if value is None and form.schema is not None:
         value = form.schema.default
         if value is None and not form.schema.optional:

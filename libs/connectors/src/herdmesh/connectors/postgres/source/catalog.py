@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from herdmesh.connectors.postgres.connection import Connection, errors_translated, quoted
-from herdmesh.connectors.postgres.types import Column, PgType, plain_name
+from herdmesh.connectors.postgres.types import PgType, SourceColumn, plain_name
 from herdmesh.sdk import ConfigError
 
 
@@ -90,14 +90,14 @@ def tables(
     return [TableId(*row) for row in rows]
 
 
-def columns_of_table(connection: Connection, table: TableId) -> list[Column]:
+def columns_of_table(connection: Connection, table: TableId) -> list[SourceColumn]:
     """Return the columns of a table in its order; empty = the table does not exist."""
     with errors_translated(f"cannot read the columns of {table}"):
         rows = connection.execute(_COLUMNS, (table.schema, table.table)).fetchall()
         found = _Types(connection)
         found.load(row[1] for row in rows)
     return [
-        Column(name, found.of(oid, typmod), not (not_null or found.not_null(oid)), key)
+        SourceColumn(name, found.of(oid, typmod), not (not_null or found.not_null(oid)), key)
         for name, oid, typmod, not_null, key in rows
     ]
 
@@ -109,7 +109,7 @@ def serial_column(connection: Connection, table: TableId) -> str:
     return row[0] if row is not None else ""
 
 
-def columns_of_query(connection: Connection, query: str, *, field: str) -> list[Column]:
+def columns_of_query(connection: Connection, query: str, *, field: str) -> list[SourceColumn]:
     """Return the columns of a query, all nullable: the server does not report which expressions or outer
     joins give nulls.
 
@@ -122,7 +122,9 @@ def columns_of_query(connection: Connection, query: str, *, field: str) -> list[
         described = [(result.fname(at), result.ftype(at), result.fmod(at)) for at in range(result.nfields)]
         found = _Types(connection)
         found.load(oid for _, oid, _ in described)
-    columns = [Column((name or b"").decode(), found.of(oid, typmod), nullable=True) for name, oid, typmod in described]
+    columns = [
+        SourceColumn((name or b"").decode(), found.of(oid, typmod), nullable=True) for name, oid, typmod in described
+    ]
     names = [column.name for column in columns]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from herdmesh.connectors.common import SIGN_KEPT_S, KeptSigns, Lookout
 from herdmesh.connectors.postgres.connection import Connection, errors_translated, is_of_another, server
 from herdmesh.connectors.postgres.source.catalog import TableId, columns_of_table, tables
-from herdmesh.connectors.postgres.source.plan import Plan, opened
+from herdmesh.connectors.postgres.source.plan import SourcePlan, opened
 from herdmesh.connectors.postgres.source.settings import (
     KEYS,
     SourceSettings,
@@ -23,7 +23,7 @@ from herdmesh.connectors.postgres.source.settings import (
     settings_of,
     warnings_of,
 )
-from herdmesh.connectors.postgres.source.task import PostgresSourceTask, table_relation, tables_of, written
+from herdmesh.connectors.postgres.source.task import PostgresSourceTask, table_relation, tables_of, tables_text
 from herdmesh.connectors.table_source import TableSource
 from herdmesh.connectors.table_source.settings import JAVA_CLASSES, TASK_TABLES
 from herdmesh.sdk import Config, ConfigDef, ConfigError, FieldViolation, group_partitions
@@ -87,7 +87,7 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
     def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
         if self.settings.query:
             return [dict(self.config)]
-        return [{**self.config, TASK_TABLES: written(group)} for group in dealt(self._tables.found, max_tasks)]
+        return [{**self.config, TASK_TABLES: tables_text(group)} for group in dealt(self._tables.found, max_tasks)]
 
     def sign(self, task_config: Config) -> str | None:
         """Return the place of each table's last row. Raises RetriableError while the server is unreachable."""
@@ -131,7 +131,7 @@ def _last_of(connection: Connection, table: TableId, settings: SourceSettings) -
     if not columns:
         return f"{table}:gone"
     try:
-        order = Plan(table_relation(table, settings), columns, settings).order
+        order = SourcePlan(table_relation(table, settings), columns, settings).order
     except ConfigError as error:  # the run reports it, and fails
         return f"{table}:{error}"
     with errors_translated(f"cannot look at {table}"):

@@ -16,7 +16,7 @@ from typing import Any
 
 from herdmesh.connect.model import StructColumn
 from herdmesh.connectors.postgres.connection import Connection, connect, errors_translated, quoted
-from herdmesh.connectors.postgres.source.catalog import Column
+from herdmesh.connectors.postgres.source.catalog import SourceColumn
 from herdmesh.connectors.postgres.source.moments import MINUS_INFINITY_US, moment_sql
 from herdmesh.connectors.postgres.source.settings import KEY_COLUMNS, SourceSettings
 from herdmesh.connectors.postgres.source.skipped_hours import SkippedHours
@@ -30,7 +30,7 @@ from herdmesh.connectors.postgres.types import (
     schema_of,
 )
 from herdmesh.connectors.postgres.types import MINUS_INFINITY_US as RAW_MINUS_INFINITY_US
-from herdmesh.connectors.table_source import Mode, Place, Relation
+from herdmesh.connectors.table_source import Mode, Relation, TablePlace
 from herdmesh.connectors.table_source.settings import INCREMENTING, TIMESTAMP, ZONE
 from herdmesh.sdk import ConfigError, DataError, Schema, SourceBatch
 
@@ -86,7 +86,7 @@ class Order:
         terms = [f"{one} {direction}" for one in (self.moment, self.number) if one]
         return f" ORDER BY {', '.join(terms)}" if terms else ""
 
-    def between(self, after: Place, upto: int | None = None) -> str:
+    def between(self, after: TablePlace, upto: int | None = None) -> str:
         """Return the WHERE clause for rows after a place, with numbers up to `upto`, and with moments that are
         old enough now.
         """
@@ -111,14 +111,14 @@ class Order:
     def last(self, source: str) -> str:
         """Return a query for the place of the present last row, as a text."""
         text = " || '/' || ".join(f"({one})::text" for one in (self.moment, self.number) if one)
-        return f"SELECT {text} FROM {source} AS {_ROWS}{self.between(Place())}{self.by('DESC')} LIMIT 1"
+        return f"SELECT {text} FROM {source} AS {_ROWS}{self.between(TablePlace())}{self.by('DESC')} LIMIT 1"
 
 
-class Plan:
+class SourcePlan:
     """Plan for reading one relation with these columns."""
 
     def __init__(
-        self, relation: Relation, columns: Sequence[Column], settings: SourceSettings, serial: str = ""
+        self, relation: Relation, columns: Sequence[SourceColumn], settings: SourceSettings, serial: str = ""
     ) -> None:
         """`serial`: the column with automatic numbers, for a config that names none.
 
@@ -150,17 +150,17 @@ class Plan:
         self._key_schema = _key_schema([fields[at] for at in self._key_places])
         self._suffix = f" {settings.suffix}" if settings.suffix else ""
 
-    def reads(self, columns: Sequence[Column]) -> bool:
+    def reads(self, columns: Sequence[SourceColumn]) -> bool:
         """True when the plan is for these columns."""
         return self._columns == tuple(columns)
 
-    def query(self, after: Place, upto: int | None = None) -> str:
+    def query(self, after: TablePlace, upto: int | None = None) -> str:
         """Return the query for the rows after a place, in order; `upto`: maximum number."""
         selected = ", ".join([*self._selected, *self.order.columns])
         where = self.order.between(after, upto)
         return f"SELECT {selected} FROM {self.relation.source} AS {_ROWS}{where}{self.order.by('ASC')}{self._suffix}"
 
-    def highest(self, after: Place) -> str:
+    def highest(self, after: TablePlace) -> str:
         """Return a query for the highest number after a place; it gives null if there is none."""
         where = self.order.between(after)
         return f"SELECT max({self.order.number})::int8 FROM {self.relation.source} AS {_ROWS}{where}"
@@ -176,21 +176,21 @@ class Plan:
             self._skipped is not None and self._skipped.have_both(one[-width], other[-width])
         )
 
-    def place_after(self, rows: Sequence[Row]) -> Place:
+    def place_after(self, rows: Sequence[Row]) -> TablePlace:
         """Return the place after all of these rows, at least one, and all rows before them."""
         last = rows[-1]
         if self._skipped is None or not self._skipped.have_both(last[-self._width], last[-self._width]):
             return self.place(last)
         return self.place(max(takewhile(partial(self.ties, last), reversed(rows)), key=lambda row: row[-self._width :]))
 
-    def place(self, row: Row) -> Place:
+    def place(self, row: Row) -> TablePlace:
         """Return the place after a row."""
         if not self._has_moment:
-            return Place(row[-1] if self._has_number else None)
+            return TablePlace(row[-1] if self._has_number else None)
         moment, number = (row[-2], row[-1]) if self._has_number else (row[-1], None)
-        return Place(number, moment + EPOCH_US if moment != RAW_MINUS_INFINITY_US else MINUS_INFINITY_US)
+        return TablePlace(number, moment + EPOCH_US if moment != RAW_MINUS_INFINITY_US else MINUS_INFINITY_US)
 
-    def batch(self, rows: Sequence[Row], place: Place) -> SourceBatch:
+    def batch(self, rows: Sequence[Row], place: TablePlace) -> SourceBatch:
         """Convert rows to a batch, with the offset of a place. Raises DataError, with the column, for a value that
         Connect cannot represent.
         """
@@ -221,7 +221,7 @@ class Plan:
         except DataError as error:
             raise DataError(f"column {name} of {self.relation.label}: {error}") from error
 
-    def _column(self, name: str, key: str) -> Column:
+    def _column(self, name: str, key: str) -> SourceColumn:
         """Return the column of that name, or the only one whose name differs only in case."""
         exact = [column for column in self._columns if column.name == name]
         found = exact or [column for column in self._columns if column.name.lower() == name.lower()]
@@ -253,7 +253,7 @@ def _is_moment(type: PgType) -> str:
     return "" if type.name in ("timestamptz", "timestamp", "date") else "a timestamp or date"
 
 
-def _require_type(column: Column, key: str, relation: Relation, wanted: Callable[[PgType], str]) -> None:
+def _require_type(column: SourceColumn, key: str, relation: Relation, wanted: Callable[[PgType], str]) -> None:
     wish = wanted(column.type)
     if wish:
         raise ConfigError(
@@ -263,7 +263,7 @@ def _require_type(column: Column, key: str, relation: Relation, wanted: Callable
         )
 
 
-def _require_not_null(number: Column | None, moments: Sequence[Column], relation: Relation) -> None:
+def _require_not_null(number: SourceColumn | None, moments: Sequence[SourceColumn], relation: Relation) -> None:
     """Check that a timestamp column is not nullable; of several, one is enough. Columns of a query cannot
     be checked.
     """

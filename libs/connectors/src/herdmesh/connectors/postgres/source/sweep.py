@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import psycopg
 
 from herdmesh.connectors.postgres.connection import Connection, errors_translated
-from herdmesh.connectors.postgres.source.plan import Plan, Row
-from herdmesh.connectors.table_source import Place
+from herdmesh.connectors.postgres.source.plan import Row, SourcePlan
+from herdmesh.connectors.table_source import TablePlace
 from herdmesh.connectors.table_source.task import TIES_MAX
 from herdmesh.sdk import SourceBatch
 
@@ -27,7 +27,7 @@ from herdmesh.sdk import SourceBatch
 class Sweep:
     """The rows after a place, as of the query's start."""
 
-    def __init__(self, connection: Connection, plan: Plan, after: Place, upto: int | None = None) -> None:
+    def __init__(self, connection: Connection, plan: SourcePlan, after: TablePlace, upto: int | None = None) -> None:
         """Raises RetriableError when the server is unreachable, ConfigError when it refuses the query."""
         self.plan = plan
         self.place = after
@@ -80,7 +80,7 @@ class Sweep:
             self._connection.execute("ROLLBACK")
 
 
-def _last_change(plan: Plan, rows: Sequence[Row]) -> int:
+def _last_change(plan: SourcePlan, rows: Sequence[Row]) -> int:
     """Return the number of rows before the last change of place, because later rows may share the last place; 0 = no
     change. All rows, if rows have no place.
     """

@@ -1,7 +1,7 @@
 """The task of a PostgreSQL source: reads the new rows of its tables in turn.
 
 Owns the connection, and waiting for transactions that may still commit a lower number. The schedule and the places:
-`table_source.task`; one pass over a table: `Sweep`; its SQL: `Plan`; the open writers: `open_writers`.
+`table_source.task`; one pass over a table: `Sweep`; its SQL: `SourcePlan`; the open writers: `open_writers`.
 
 Invariant: in incrementing mode a number is passed only when no open transaction can commit a lower one (unless the
 config switches this wait off).
@@ -23,14 +23,14 @@ from herdmesh.connectors.postgres.connection import Connection, errors_translate
 from herdmesh.connectors.postgres.source import open_writers
 from herdmesh.connectors.postgres.source.catalog import TableId, columns_of_query, columns_of_table, serial_column
 from herdmesh.connectors.postgres.source.open_writers import Read, Writers
-from herdmesh.connectors.postgres.source.plan import Plan, opened
+from herdmesh.connectors.postgres.source.plan import SourcePlan, opened
 from herdmesh.connectors.postgres.source.settings import SourceSettings, check_tables, settings_of, topic_of
 from herdmesh.connectors.postgres.source.sweep import Sweep
 from herdmesh.connectors.table_source import (
     QUERY_PARTITION,
     Mode,
-    Place,
     Relation,
+    TablePlace,
     TableProgress,
     TableSourceTask,
     table_partition,
@@ -64,7 +64,7 @@ class _Table(TableProgress):
 
     table: TableId | None = None
     """None = the query."""
-    plan: Plan | None = None
+    plan: SourcePlan | None = None
     waiting: _Waiting | None = None
     is_warned: bool = False
     """The check for invisible writers was done."""
@@ -129,7 +129,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         if plan is None:
             return None
         if table.from_now:
-            table.place, table.from_now = Place(moment_us=_now_us(connection)), False
+            table.place, table.from_now = TablePlace(moment_us=_now_us(connection)), False
             return SourceBatch(table.relation.topic, (), table.relation.partition, table.place.offset())
         upto: int | None = None
         if self._settings.mode is Mode.INCREMENTING and self._settings.waits_for_writers:
@@ -144,7 +144,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
             raise
         return None
 
-    def _decided(self, connection: Connection, table: _Table, plan: Plan) -> int | None:
+    def _decided(self, connection: Connection, table: _Table, plan: SourcePlan) -> int | None:
         """Return the number up to which all rows are decided; None = there is no new number, or it is not
         decided yet.
         """
@@ -167,7 +167,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         table.waiting = None
         return waiting.upto
 
-    def _compare(self, connection: Connection, table: _Table, plan: Plan) -> None:
+    def _compare(self, connection: Connection, table: _Table, plan: SourcePlan) -> None:
         """Warn once for each table whose rows were renumbered from 1: they would stay below the place and
         never be read.
         """
@@ -175,7 +175,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
             return
         table.is_compared = True
         with errors_translated(f"cannot read {table.relation.label}"):
-            row = connection.execute(plan.highest(Place()).encode()).fetchone()
+            row = connection.execute(plan.highest(TablePlace()).encode()).fetchone()
         if row is not None and row[0] is not None and row[0] < table.place.number:
             _log.warning(
                 "%s: its highest number is %d, and rows up to %d count as read: rows that are numbered again from 1 "
@@ -198,7 +198,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
                 table.relation.label, ", ".join(hidden),
             )  # fmt: skip
 
-    def _plan(self, connection: Connection, table: _Table) -> Plan | None:
+    def _plan(self, connection: Connection, table: _Table) -> SourcePlan | None:
         """Return the plan for the present columns; None = the table is gone."""
         if table.table is None:
             columns = columns_of_query(connection, self._settings.query, field=QUERY)
@@ -212,7 +212,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
             serial = ""
             if table.table is not None and self._settings.mode.has_number and not self._settings.incrementing:
                 serial = serial_column(connection, table.table)
-            table.plan = Plan(table.relation, columns, self._settings, serial)
+            table.plan = SourcePlan(table.relation, columns, self._settings, serial)
         return table.plan
 
     def _connect(self) -> Connection:
@@ -259,13 +259,13 @@ def query_relation(settings: SourceSettings) -> Relation:
     return Relation("the query", f"({settings.query}\n)", settings.topic_prefix, None, QUERY_PARTITION)
 
 
-def written(tables: Sequence[TableId]) -> str:
+def tables_text(tables: Sequence[TableId]) -> str:
     """Format tables for a task's config."""
     return msgspec.json.encode([(one.database, one.schema, one.table) for one in tables]).decode()
 
 
 def tables_of(config: Config) -> list[TableId]:
-    """Parse the text of `written`. Raises ConfigError when the config has none."""
+    """Parse the text of `tables_text`. Raises ConfigError when the config has none."""
     text = config.get(TASK_TABLES) or ""
     try:
         return [TableId(*one) for one in msgspec.json.decode(text, type=list[tuple[str, str, str]])]

@@ -45,7 +45,7 @@ Parameter = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class JdbcColumn:
     """A column as Spark reads it."""
 
     name: str
@@ -60,7 +60,7 @@ class Column:
 class Columns:
     """The columns of a relation."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[JdbcColumn, ...]
     spark: Any
     """The same columns as Spark's schema, in the JVM."""
 
@@ -99,7 +99,7 @@ class Database:
             fields = json.loads(found.json())["fields"]
         return Columns(
             tuple(
-                Column(
+                JdbcColumn(
                     one["name"],
                     one["type"] if isinstance(one["type"], str) else str(one["type"]["type"]),
                     bool(one["nullable"]),

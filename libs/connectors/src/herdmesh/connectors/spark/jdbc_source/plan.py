@@ -19,9 +19,9 @@ from typing import Any, Final
 import pyarrow
 import pyarrow.compute
 
-from herdmesh.connectors.spark.jdbc_source.database import Column, Columns, Parameter
+from herdmesh.connectors.spark.jdbc_source.database import Columns, JdbcColumn, Parameter
 from herdmesh.connectors.spark.jdbc_source.settings import JdbcSettings, topic_name
-from herdmesh.connectors.table_source import QUERY_PARTITION, Mode, Place, Relation, table_partition
+from herdmesh.connectors.table_source import QUERY_PARTITION, Mode, Relation, TablePlace, table_partition
 from herdmesh.connectors.table_source.settings import INCREMENTING, QUERY, TIMESTAMP, URL, ZONE
 from herdmesh.sdk import ConfigError, DataError, SourceBatch
 from herdmesh.sdk.arrow import arrow_source_batch
@@ -47,7 +47,7 @@ def query_relation(settings: JdbcSettings) -> Relation:
     return Relation("the query", f"({settings.query}\n) {_ROWS}", settings.topic_prefix, None, QUERY_PARTITION)
 
 
-class Plan:
+class JdbcPlan:
     """Plan for reading one relation with these columns."""
 
     def __init__(self, relation: Relation, columns: Columns, quoted: Sequence[str], settings: JdbcSettings) -> None:
@@ -68,7 +68,7 @@ class Plan:
         if settings.requires_not_null and relation.schema_name is not None:
             self._check_not_null()
 
-    def statement(self, after: Place, before_us: int | None) -> tuple[str, list[Parameter]]:
+    def statement(self, after: TablePlace, before_us: int | None) -> tuple[str, list[Parameter]]:
         """Return the SQL of the rows after a place, in order. `before_us`: moments must be earlier; None
         without moments.
         """
@@ -90,7 +90,7 @@ class Plan:
         count = rows.num_rows
         return list(zip(self._moments_of(rows) or [0] * count, self._numbers_of(rows) or [0] * count, strict=True))
 
-    def already(self, places: Sequence[RowPlace], after: Place) -> int:
+    def already(self, places: Sequence[RowPlace], after: TablePlace) -> int:
         """Return how many of the first rows were sent already, according to the start place. Raises ConfigError for a
         row that the database sorts after the place and that reads as before it: it would be skipped for ever.
         """
@@ -124,19 +124,19 @@ class Plan:
         """True if rows of one moment are distinguished by their number."""
         return bool(self._moments) and self._number is not None
 
-    def place(self, places: Sequence[RowPlace]) -> Place:
+    def place(self, places: Sequence[RowPlace]) -> TablePlace:
         """Return the place after these rows, the last ones of a future batch."""
         if not places:
-            return Place()
+            return TablePlace()
         last = places[-1]
         if not self._moments:
-            return Place(last[1])
+            return TablePlace(last[1])
         if self._number is None:
-            return Place(moment_us=last[0])
+            return TablePlace(moment_us=last[0])
         # If moments are finer than a microsecond, the last row need not have the highest number.
-        return Place(max(number for moment, number in places if moment == last[0]), last[0])
+        return TablePlace(max(number for moment, number in places if moment == last[0]), last[0])
 
-    def batch(self, rows: Any, place: Place) -> SourceBatch:
+    def batch(self, rows: Any, place: TablePlace) -> SourceBatch:
         """Convert rows to a batch, with the offset of a place. Raises DataError, with the column, for a value that
         Connect cannot represent.
         """
@@ -152,7 +152,7 @@ class Plan:
         except DataError as error:
             raise DataError(f"{relation.label}: {error}") from error
 
-    def _where(self, after: Place, before_us: int | None) -> tuple[str, list[Parameter]]:
+    def _where(self, after: TablePlace, before_us: int | None) -> tuple[str, list[Parameter]]:
         moment, number = self._moment_sql(), self._number_sql()
         if not moment:
             if not number:
@@ -198,7 +198,7 @@ class Plan:
                 )
         return whole
 
-    def _read(self, column: Column, array: Any) -> Any:
+    def _read(self, column: JdbcColumn, array: Any) -> Any:
         """Convert a column for `arrow_source_batch`: fractions of a millisecond are cut off, as in Java."""
         array = array.combine_chunks()
         if column.is_time:
@@ -209,7 +209,7 @@ class Plan:
             return _compute.floor_temporal(array, unit="millisecond")
         return array
 
-    def _column(self, name: str, key: str) -> Column:
+    def _column(self, name: str, key: str) -> JdbcColumn:
         """Return the column of that name, or the only one whose name differs only in case."""
         columns = self.columns.columns
         exact = [one for one in columns if one.name == name]
@@ -227,7 +227,7 @@ class Plan:
         )  # fmt: skip
 
     def _check_types(self) -> None:
-        wrong: list[tuple[Column, str, str]] = []
+        wrong: list[tuple[JdbcColumn, str, str]] = []
         if self._number is not None and not self._number.type.startswith((*_WHOLE, "decimal")):
             wrong.append((self._number, INCREMENTING, "a whole number"))
         wrong += [(one, TIMESTAMP, "a timestamp") for one in self._moments if one.type != "timestamp" or one.is_time]

@@ -1,9 +1,9 @@
 """One pass over the new rows of a table: the rows of one statement, in batches.
 
-Owns where a batch may end. Rows that must be sent together (`Plan.together`) are sent in one batch, because an offset
-cannot name a row among them: a batch ends where the place changes. When there are more such rows than memory may hold,
-rows with numbers are distinguished by them; others carry the offset of the place before, and are sent again if the run
-dies among them.
+Owns where a batch may end. Rows that must be sent together (`JdbcPlan.together`) are sent in one batch, because an
+offset cannot name a row among them: a batch ends where the place changes. When there are more such rows than memory
+may hold, rows with numbers are distinguished by them; others carry the offset of the place before, and are sent again
+if the run dies among them.
 
 Invariant: no row of a batch, or of an earlier one, is after the batch's offset, unless all rows of the batch share a
 place with further rows.
@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow
 
 from herdmesh.connectors.spark.jdbc_source.database import Database, Rows
-from herdmesh.connectors.spark.jdbc_source.plan import Plan, RowPlace
-from herdmesh.connectors.table_source import Place
+from herdmesh.connectors.spark.jdbc_source.plan import JdbcPlan, RowPlace
+from herdmesh.connectors.table_source import TablePlace
 from herdmesh.connectors.table_source.task import TIES_MAX
 from herdmesh.sdk import SourceBatch
 
@@ -29,7 +29,9 @@ pa: Any = pyarrow
 class Sweep:
     """The rows after a place, as of the statement's start."""
 
-    def __init__(self, database: Database, plan: Plan, after: Place, before_us: int | None, fetch_rows: int) -> None:
+    def __init__(
+        self, database: Database, plan: JdbcPlan, after: TablePlace, before_us: int | None, fetch_rows: int
+    ) -> None:
         """Raises like `Database.rows`."""
         self.plan = plan
         self.place = after

@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 
 from herdmesh.connectors.spark.jdbc_source.database import Database
-from herdmesh.connectors.spark.jdbc_source.plan import Plan, query_relation, relation_of
+from herdmesh.connectors.spark.jdbc_source.plan import JdbcPlan, query_relation, relation_of
 from herdmesh.connectors.spark.jdbc_source.settings import JdbcSettings, settings_of
 from herdmesh.connectors.spark.jdbc_source.sweep import Sweep
-from herdmesh.connectors.table_source import Mode, Place, Relation, TableProgress, TableSourceTask
+from herdmesh.connectors.table_source import Mode, Relation, TablePlace, TableProgress, TableSourceTask
 from herdmesh.connectors.table_source.settings import TASK_TABLES
 from herdmesh.connectors.table_source.task import CONNECT_AGAIN_S
 from herdmesh.sdk import (
@@ -41,7 +41,7 @@ each poll.
 class _Table(TableProgress):
     """One table, or the query, and the progress of reading it."""
 
-    plan: Plan | None = None
+    plan: JdbcPlan | None = None
 
 
 class JdbcSourceTask(TableSourceTask[JdbcSettings, _Table]):
@@ -90,20 +90,20 @@ class JdbcSourceTask(TableSourceTask[JdbcSettings, _Table]):
         plan = self._plan(table)
         before_us = self._database.now_us() if self._settings.mode.has_timestamp else None
         if table.from_now:
-            table.place, table.from_now = Place(moment_us=before_us), False
+            table.place, table.from_now = TablePlace(moment_us=before_us), False
             return SourceBatch(table.relation.topic, (), table.relation.partition, table.place.offset())
         if before_us is not None:
             before_us -= self._settings.delay_ms * 1_000
         self._open(table, Sweep(self._database, plan, table.place, before_us, self._settings.batch_rows))
         return None
 
-    def _plan(self, table: _Table) -> Plan:
+    def _plan(self, table: _Table) -> JdbcPlan:
         """Return the plan for the present columns."""
         assert self._database is not None
         columns = self._database.columns(table.relation.source)
         if table.plan is None or table.plan.columns.columns != columns.columns:
             quoted = self._database.quoted([one.name for one in columns.columns])
-            table.plan = Plan(table.relation, columns, quoted, self._settings)
+            table.plan = JdbcPlan(table.relation, columns, quoted, self._settings)
         return table.plan
 
     def _disconnect(self) -> None:

@@ -62,7 +62,7 @@ class HandoverFolder(LocalFiles):
     def staged(self) -> list[str]:
         return [self.hidden + name for name in _names_in(self._at / self.hidden)]
 
-    def written(self) -> list[str]:
+    def written_files(self) -> list[str]:
         """Return the names of files whose rows the target has."""
         return [name for name in _names_in(self._at) if _NAME.fullmatch(name)]
 

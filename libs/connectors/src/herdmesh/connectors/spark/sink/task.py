@@ -22,7 +22,7 @@ from herdmesh.connectors.spark.sink.handover import HandoverFolder
 from herdmesh.connectors.spark.sink.settings import settings_of
 from herdmesh.connectors.spark.sink.tables import Rows, format_for_spark, refuse_far_years
 from herdmesh.connectors.spark.sink.targets import target_of
-from herdmesh.connectors.values import taken
+from herdmesh.connectors.values import convert_batch
 from herdmesh.engine.sink import short_topic
 from herdmesh.sdk import (
     Config,
@@ -65,7 +65,7 @@ class SparkSinkTask(StagingSinkTask):
         self._folder = HandoverFolder(folder, self._write)
         self._identity = handover.identity_of(folder)
         #: Listed before the takeover: only files that exist now may be cleaned.
-        self._found = self._folder.written()
+        self._found = self._folder.written_files()
         self._staging = StagingFolder(self._folder, context.group, context.run_id, self._open_files)
         #: Incomplete files by partition, and complete files, whose next record had another schema.
         self._open: dict[PartitionId, _File] = {}
@@ -90,7 +90,7 @@ class SparkSinkTask(StagingSinkTask):
     def put(self, batch: SinkBatch) -> None:
         if not len(batch):
             return
-        for some, piece in taken(batch, self._pack, self._context.give_up):
+        for some, piece in convert_batch(batch, self._pack, self._context.give_up):
             self._keep(some, piece)
         if self._records and self._oldest_s is None:
             self._oldest_s = time.monotonic()
