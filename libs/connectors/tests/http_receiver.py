@@ -1,12 +1,12 @@
-"""Receiver of HTTP requests on real sockets: it sends configured responses, counts requests, and can
-be killed.
+"""Receiver of HTTP requests on real sockets: it sends
+configured responses, counts requests, and can be killed.
 
 Owns the server and its log of requests. In the test's process a function returns the responses; as a separate process
 (`python -m libs.connectors.tests.http_receiver FILE [PORT]`) it accepts everything, writes each request to the
 file before it responds, and can be killed like any other process.
 
-Invariant: a request with a success response is in `taken`, and in the file of the separate process; one line of the
-file is one request.
+Invariant: a request with a success response is in `taken`, and in the
+file of the separate process; one line of the file is one request.
 """
 
 from __future__ import annotations

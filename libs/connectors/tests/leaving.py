@@ -1,5 +1,5 @@
-"""Round trip of values through every sink that writes files or requests, and the comparison with the
-originals.
+"""Round trip of values through every sink that writes files
+or requests, and the comparison with the originals.
 
 Owns the sinks, each driven without a broker, the readers, and the comparisons. Owns no test.
 

@@ -1,5 +1,5 @@
-"""Tests of values generated from a schema: valid for the schema and its properties, independent of other values, and of
-refusals.
+"""Tests of values generated from a schema: valid for the schema and
+its properties, independent of other values, and of refusals.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The standard suite for authors, applied to `Datagen`, which reads nothing: "written" means the number of records that
-each task generates.
+"""The standard suite for authors, applied to `Datagen`, which reads
+nothing: "written" means the number of records that each task generates.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of the file connectors with a real broker: a file through a topic to a file, resumed and in
-Connect's bytes.
+"""Tests of the file connectors with a real broker: a file
+through a topic to a file, resumed and in Connect's bytes.
 """
 
 from __future__ import annotations

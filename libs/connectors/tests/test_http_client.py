@@ -1,5 +1,5 @@
-"""Tests of one attempt against a real receiver: the meaning of each outcome, authorization, TLS, and
-secrets in messages.
+"""Tests of one attempt against a real receiver: the meaning of
+each outcome, authorization, TLS, and secrets in messages.
 """
 
 from __future__ import annotations

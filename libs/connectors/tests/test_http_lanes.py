@@ -1,5 +1,5 @@
-"""Tests of lanes: order within a partition, concurrency between partitions, retries, halving, and lack
-of room.
+"""Tests of lanes: order within a partition, concurrency
+between partitions, retries, halving, and lack of room.
 """
 
 from __future__ import annotations

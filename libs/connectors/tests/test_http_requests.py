@@ -1,5 +1,5 @@
-"""Tests of converting batches to requests: every record once and in order, each request with the
-offsets it holds.
+"""Tests of converting batches to requests: every record once
+and in order, each request with the offsets it holds.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of `HttpSink` from a real broker to a real receiver: no loss, detectable duplicates, order,
-bad records.
+"""Tests of `HttpSink` from a real broker to a real receiver:
+no loss, detectable duplicates, order, bad records.
 """
 
 from __future__ import annotations

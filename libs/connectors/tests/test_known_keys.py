@@ -1,5 +1,5 @@
-"""Tests of validation for each key of a config: it works, or is reported as without effect,
-unsupported or unknown.
+"""Tests of validation for each key of a config: it works,
+or is reported as without effect, unsupported or unknown.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def test_a_plain_config_has_no_warnings_or_errors(name: str) -> None:
 
 
 def test_the_known_keys_page_matches_validation() -> None:
-    """For published keys of every definition (all in the soak, here each tenth); validation calls none of
-    them unknown.
+    """For published keys of every definition (all in the soak,
+    here each tenth); validation calls none of them unknown.
     """
     written = PAGE.read_text(encoding="utf-8")
     lines = iter(written.splitlines())

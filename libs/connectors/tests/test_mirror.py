@@ -1,5 +1,5 @@
-"""Tests of the mirror with a real broker that is its own source: byte for byte, resumed after a kill,
-with Java's offsets.
+"""Tests of the mirror with a real broker that is its own source:
+byte for byte, resumed after a kill, with Java's offsets.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def specs_of(broker: Kafka, name: str, config: dict[str, str], tasks_max: int = 
 
 
 def write(broker: Kafka, topic: str, numbers: range, partitions: int = 2) -> None:
-    """Write records with every odd property: no key, no value, headers without a value or twice, old times, bytes that
-    are no text.
+    """Write records with every odd property: no key, no value, headers
+    without a value or twice, old times, bytes that are no text.
     """
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     headers: Iterator[list[tuple[str, str | bytes | None]]] = cycle([[], [("h", b"\xfe"), ("h", None)], [("é", b"")]])
@@ -329,8 +329,8 @@ def test_the_ends_of_other_partitions_are_returned_when_a_topic_is_gone(
 
 
 def test_a_mirror_is_rewound_by_record_timestamps_at_the_source(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """To right before the first record that is not older; never forward, and never for missing partitions
-    or another source's.
+    """To right before the first record that is not older; never
+    forward, and never for missing partitions or another source's.
     """
     topic = broker.create_topic(tmp_topic(), 2)
     write(broker, topic, range(20))
@@ -373,8 +373,8 @@ def test_topic_discovery_survives_any_exception(
 
 
 def test_copies_follow_the_settings_of_their_topics(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """A setting that is changed at the source is changed for the copy, and one that is removed there is
-    removed.
+    """A setting that is changed at the source is changed for
+    the copy, and one that is removed there is removed.
     """
     topic = broker.create_topic(tmp_topic(), 1, **{"retention.ms": "99999999999", "segment.ms": "77777777"})
     config = config_of(broker, topic, **{"sync.topic.configs.interval.seconds": "1"})

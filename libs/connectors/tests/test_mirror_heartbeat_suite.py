@@ -173,8 +173,8 @@ def test_a_run_continues_the_interval_of_the_previous_one(clock: Clock, last_ms:
 
 
 def test_a_heartbeat_has_the_bytes_of_javas_schemas() -> None:
-    """`HeartbeatFormatter` of 4.3.1 prints them as `Heartbeat{sourceClusterAlias=é, targetClusterAlias=us,
-    timestamp=1}`.
+    """`HeartbeatFormatter` of 4.3.1 prints them as
+    `Heartbeat{sourceClusterAlias=é, targetClusterAlias=us, timestamp=1}`.
     """
     one = Heartbeat("é", "us", 1)
     assert one.key() == b"\0\2\xc3\xa9\0\2us"
@@ -182,8 +182,8 @@ def test_a_heartbeat_has_the_bytes_of_javas_schemas() -> None:
 
 
 def test_heartbeats_have_javas_form_and_a_mirror_copies_them(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """They go to a compacted topic of one partition, with Java's source partition and offset; a mirror with no other
-    topics copies them.
+    """They go to a compacted topic of one partition, with Java's source
+    partition and offset; a mirror with no other topics copies them.
     """
     name = tmp_topic("beats")
     config = {"connector.class": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector", **BASE}

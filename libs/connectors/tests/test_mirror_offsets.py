@@ -218,8 +218,8 @@ def test_syncs_of_a_single_writer_are_exact() -> None:
 
 
 def test_long_pending_batches_are_merged_to_one() -> None:
-    """While the ends of the copies are unknown. Two commits' markers lie between, so the sync is correct
-    and not exact.
+    """While the ends of the copies are unknown. Two commits'
+    markers lie between, so the sync is correct and not exact.
     """
     syncing = Syncing(0)
     syncing.begin({ORDERS: 0})

@@ -1,5 +1,5 @@
-"""Tests of a mirror's start positions, and of a source topic that was deleted and recreated, with a
-broker.
+"""Tests of a mirror's start positions, and of a source
+topic that was deleted and recreated, with a broker.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def test_a_topic_recreated_between_two_runs_is_copied_from_its_start(
 def test_a_topic_recreated_during_a_run_is_copied_once_from_its_start(
     broker: Kafka, tmp_topic: Callable[..., str], count: int
 ) -> None:
-    """Without a check between the two topics: a position beyond the end, or the commit of the records,
-    reveals it.
+    """Without a check between the two topics: a position beyond
+    the end, or the commit of the records, reveals it.
     """
     topic, name = broker.create_topic(tmp_topic(), 1), tmp_topic("mirror")
     write(broker, topic, "old", 5)

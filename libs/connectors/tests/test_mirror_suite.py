@@ -1,5 +1,5 @@
-"""The standard suite for authors, applied to the mirror's connectors: a real broker is their source
-and target.
+"""The standard suite for authors, applied to the mirror's
+connectors: a real broker is their source and target.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ def test_rows_are_exact_and_file_names_have_their_offsets(
 def test_each_record_is_in_one_file_once_after_a_kill_or_freeze(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, harm: str
 ) -> None:
-    """For each failpoint: freeze an owner there, kill it or let a second one work and wake it, and count
-    the rows.
+    """For each failpoint: freeze an owner there, kill it or
+    let a second one work and wake it, and count the rows.
     """
     cases = [(point, kafka_topics.create_topic(tmp_topic()), tmp_topic("sink"), tmp_path / point) for point in NAMES]
     for _, topic, _, _ in cases:

@@ -1,5 +1,5 @@
-"""Tests of values as JSON: JsonConverter's output, and the counterpart for values that JsonConverter
-refuses.
+"""Tests of values as JSON: JsonConverter's output, and
+the counterpart for values that JsonConverter refuses.
 """
 
 from __future__ import annotations

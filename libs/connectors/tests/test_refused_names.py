@@ -1,5 +1,5 @@
-"""Tests of names that Kafka or PostgreSQL cannot have: they are refused at creation, by their key,
-with the reason.
+"""Tests of names that Kafka or PostgreSQL cannot have: they
+are refused at creation, by their key, with the reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Check that every shipped connector passes the standard suite: every entry point has its tests, none of which is
 switched off in every world, except those that `ONLY_IN_THE_SOAK` names.
 
-Suites of connectors are in files named `test_*_suite.py` below this folder. A skipped test has its reason
-(`pytest.skip`).
+Suites of connectors are in files named `test_*_suite.py` below
+this folder. A skipped test has its reason (`pytest.skip`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ ONLY_IN_THE_SOAK: dict[type[Connector], str] = {
 
 
 def shipped() -> list[type[Connector]]:
-    """Return the connectors that our distributions register in the source; installed metadata may be
-    outdated.
+    """Return the connectors that our distributions register
+    in the source; installed metadata may be outdated.
     """
     found: list[type[Connector]] = []
     for project in ROOT.glob("*/*/pyproject.toml"):
@@ -61,8 +61,8 @@ def suites() -> list[type[Any]]:
 def missing(
     connectors: Iterable[type[Connector]], there: Iterable[type[Any]], excused: Iterable[type[Connector]] = ()
 ) -> list[str]:
-    """Return messages about missing tests. `excused`: connectors whose tests may be switched off, but must
-    exist.
+    """Return messages about missing tests. `excused`: connectors
+    whose tests may be switched off, but must exist.
     """
     known = list(there)
     found: list[str] = []
@@ -104,8 +104,8 @@ def test_no_excuse_is_unnecessary(connector: type[Connector]) -> None:
 
 
 def test_a_connector_without_a_suite_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also a connector with tests switched off: a single one, those of a class or of its base, those of a
-    module.
+    """Also a connector with tests switched off: a single one,
+    those of a class or of its base, those of a module.
     """
     here = {"connector": ParquetSink}
     whole = [type("TestWhole", (SinkSuite,), here), type("TestWholeRuns", (SinkRunSuite,), here)]

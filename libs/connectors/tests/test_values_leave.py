@@ -1,5 +1,5 @@
-"""Tests of values in every sink that writes files or requests: the right value, or that record alone
-refused.
+"""Tests of values in every sink that writes files or
+requests: the right value, or that record alone refused.
 
 The samples are from `tests.support.sample_values`. Each result is checked against plain Python;
 docs/reference/values.md shows them.

@@ -105,8 +105,8 @@ def _check_cells(read: list[Any], values: list[Any], schema: Schema | None) -> N
 
 
 def _has_type(value: Any, schema: Schema) -> bool:
-    """Return whether Parquet has a type for the value: not for a struct without fields, nor for a time of
-    day of 24 hours.
+    """Return whether Parquet has a type for the value: not for a
+    struct without fields, nor for a time of day of 24 hours.
     """
     if value is None:
         return schema.type != "STRUCT" or _holds(schema)
@@ -136,8 +136,8 @@ def _holds(schema: Schema) -> bool:
 
 
 def read_again(made: Converter, values: list[Any], schema: Schema | None) -> tuple[list[Any], Schema | None]:
-    """Return the values as a sink gets them from a topic that the converter wrote. All values read must
-    have one schema.
+    """Return the values as a sink gets them from a topic that
+    the converter wrote. All values read must have one schema.
     """
     written = [made.write(value, schema) for value in values]
     read = [made.read(data) for data in written]

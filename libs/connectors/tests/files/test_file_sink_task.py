@@ -237,8 +237,8 @@ def test_a_record_without_a_folder_is_reported_or_ends_the_run(tmp_path: Any) ->
 
 @pytest.mark.parametrize(("scheme", "fields"), [("file", 20), ("s3", 5)])
 def test_a_record_with_too_long_a_path_is_reported(tmp_path: Any, s3: str, scheme: str, fields: int) -> None:
-    """Each folder's name is short enough, the whole path is not: Linux allows 4,095 bytes, S3 1,024 for a
-    key.
+    """Each folder's name is short enough, the whole path is
+    not: Linux allows 4,095 bytes, S3 1,024 for a key.
     """
     place = local_place(tmp_path / "out")
     directory = place.directory if scheme == "file" else f"s3://{BUCKET}/too-long"

@@ -1,5 +1,5 @@
-"""The standard suite for authors, applied to `FileSink`, on a local disk and on S3, to `S3Sink`, and with Hadoop's
-client to `HdfsSink`.
+"""The standard suite for authors, applied to `FileSink`, on a local
+disk and on S3, to `S3Sink`, and with Hadoop's client to `HdfsSink`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of Hadoop's client beside a process: writes and refusals, its end with the process, and its
-leftovers.
+"""Tests of Hadoop's client beside a process: writes and
+refusals, its end with the process, and its leftovers.
 
 `test_staging_contract` has the tests of a folder in HDFS that apply to every folder.
 """

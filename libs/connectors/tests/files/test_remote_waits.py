@@ -1,5 +1,5 @@
-"""Test that each call of a remote file system is a wait with its location, so that a hanging call is
-visible.
+"""Test that each call of a remote file system is a wait
+with its location, so that a hanging call is visible.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Contract tests of stage, commit and publish in every kind of folder: no committed file is lost, no other published,
-and none replaced.
+"""Contract tests of stage, commit and publish in every kind of folder:
+no committed file is lost, no other published, and none replaced.
 
 The rules of a local disk (`libs/core/tests/engine/sink/test_staging.py`) hold for publishing on S3 and Hadoop.
 """

@@ -1,5 +1,5 @@
-"""Recorder of `recorded.jsonl`: the results of MirrorMaker's own policies and connector for odd topic
-names.
+"""Recorder of `recorded.jsonl`: the results of MirrorMaker's
+own policies and connector for odd topic names.
 
     python -m libs.connectors.tests.mirror_names.record
 

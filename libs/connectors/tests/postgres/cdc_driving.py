@@ -1,5 +1,5 @@
-"""Driver of a CDC task and its database in tests: the task is polled like in the record loop, without
-Kafka.
+"""Driver of a CDC task and its database in tests: the
+task is polled like in the record loop, without Kafka.
 
 Owns no test. Invariant: all objects that a test created in the server, beyond its database, are gone after it.
 """

@@ -1,5 +1,5 @@
-"""Row whose values are all stored out of line, one of every type that can be, and the placeholder of
-each.
+"""Row whose values are all stored out of line, one of
+every type that can be, and the placeholder of each.
 
 Owns no test.
 """

@@ -1,5 +1,5 @@
-"""Driver of a PostgreSQL source's task without a run: its config, offsets that a test stores, and its
-batches.
+"""Driver of a PostgreSQL source's task without a run: its
+config, offsets that a test stores, and its batches.
 
 Owns no test. Invariant: an offset counts as committed when its batch was taken, as in a run that commits each batch.
 """

@@ -1,5 +1,5 @@
-"""Second implementation of pgoutput's messages, an encoder after the manual's "Logical Replication Message Formats",
-and tables for it.
+"""Second implementation of pgoutput's messages, an encoder after the
+manual's "Logical Replication Message Formats", and tables for it.
 
 Owns no test. Shares nothing with the decoder but the tuples that it returns.
 """

@@ -1,5 +1,5 @@
-"""PostgreSQL's values of the shared sample values: `test_sink_values` checks them on a server, docs/reference/values.md
-prints them.
+"""PostgreSQL's values of the shared sample values: `test_sink_values`
+checks them on a server, docs/reference/values.md prints them.
 
 Owns no test.
 """

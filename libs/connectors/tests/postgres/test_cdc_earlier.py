@@ -1,5 +1,5 @@
-"""Tests of rows that are older than today's catalog: the table was altered while the CDC source was
-stopped.
+"""Tests of rows that are older than today's catalog: the
+table was altered while the CDC source was stopped.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of reports about uncaptured data of a CDC source: rows that a policy hides, tables that inherit, names without
-a table.
+"""Tests of reports about uncaptured data of a CDC source: rows
+that a policy hides, tables that inherit, names without a table.
 """
 
 from __future__ import annotations

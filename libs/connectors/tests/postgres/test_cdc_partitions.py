@@ -1,5 +1,5 @@
-"""Tests of partitioned tables captured by the CDC source: named by themselves, by their partitions, or both, with later
-partitions.
+"""Tests of partitioned tables captured by the CDC source: named by
+themselves, by their partitions, or both, with later partitions.
 """
 
 from __future__ import annotations

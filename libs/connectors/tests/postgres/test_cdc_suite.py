@@ -1,5 +1,5 @@
-"""The standard suite for authors, applied to change data capture, on a real server: changes in the log, and rows that
-existed before.
+"""The standard suite for authors, applied to change data capture, on
+a real server: changes in the log, and rows that existed before.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class RowsWorld(SourceWorld):
 
 
 class ChangesWorld(RowsWorld):
-    """The slot exists before the first row, so all rows come from the log: two transactions, of several
-    chunks.
+    """The slot exists before the first row, so all rows come
+    from the log: two transactions, of several chunks.
     """
 
     def __init__(self, folder: Path, dsn: str) -> None:

@@ -1,5 +1,5 @@
-"""Tests of changes of one PostgreSQL written to another: CDC source, ExtractField, a converter in both directions,
-PostgreSQL sink.
+"""Tests of changes of one PostgreSQL written to another: CDC source,
+ExtractField, a converter in both directions, PostgreSQL sink.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of converting PostgreSQL's texts to event values: by the manual's rules, and with Debezium's
-name for every type.
+"""Tests of converting PostgreSQL's texts to event values: by
+the manual's rules, and with Debezium's name for every type.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of matching an earlier relation's columns to today's catalog: renamed, altered, dropped and added ones, and
-ambiguous cases.
+"""Tests of matching an earlier relation's columns to today's catalog:
+renamed, altered, dropped and added ones, and ambiguous cases.
 """
 
 from __future__ import annotations

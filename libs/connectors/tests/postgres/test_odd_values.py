@@ -1,6 +1,6 @@
-"""Tests that tables of odd values of every type are equal after a source, a topic and a sink: with PostgresSource, and
-with the CDC source, in snapshot and stream. A value that is not carried is an error, or documented in the connectors'
-pages.
+"""Tests that tables of odd values of every type are equal after a source, a topic
+and a sink: with PostgresSource, and with the CDC source, in snapshot and stream.
+A value that is not carried is an error, or documented in the connectors' pages.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def values_of(texts: Texts) -> list[str | None]:
 
 
 def fill(database: Database, strategies: Mapping[str, Texts]) -> Iterator[None]:
-    """Create two tables with a column of each type, and insert half of the rows into the first at each
-    next step.
+    """Create two tables with a column of each type, and insert
+    half of the rows into the first at each next step.
     """
     columns = ", ".join(f"c{at} {name}" for at, name in enumerate(strategies))
     for table in ("t", "target"):

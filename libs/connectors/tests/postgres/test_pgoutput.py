@@ -1,5 +1,5 @@
-"""Tests of the decoder against a second implementation of the format, and against messages of
-PostgreSQL 15.
+"""Tests of the decoder against a second implementation
+of the format, and against messages of PostgreSQL 15.
 
 `pgoutput.jsonl` holds a replication stream of a real server, as hexadecimal digits: tables with every type, each
 replica identity, a large value left out, a column added and dropped, a truncation, messages, and a COPY.

@@ -1,5 +1,5 @@
-"""Tests of the CDC source through the record loop to a real broker: a reader of committed records counts them after
-kills and freezes.
+"""Tests of the CDC source through the record loop to a real broker:
+a reader of committed records counts them after kills and freezes.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def test_a_frozen_run_is_replaced_and_changes_nothing_when_it_wakes(
 def test_rows_are_sent_once_during_writes_and_kills(
     broker: Kafka, database: Database, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """The first run is killed before it commits anything, so the snapshot is taken a second time, of other
-    rows.
+    """The first run is killed before it commits anything, so
+    the snapshot is taken a second time, of other rows.
     """
     name = tmp_topic("app")
     spec = spec_of(broker, name, database.config(table_include_list=r"public\.parts"))

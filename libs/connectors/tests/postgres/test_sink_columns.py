@@ -30,8 +30,8 @@ def time_of(name: str, type: str = "INT64") -> Schema:
 
 
 def written(dsn: str, columns: Sequence[tuple[str, Schema | None, Any]]) -> tuple[list[str | None], list[str]]:
-    """Return a row that a table with a column for each of these holds after writing the values, and the
-    refusals.
+    """Return a row that a table with a column for each of
+    these holds after writing the values, and the refusals.
     """
     names = [f"c{at}" for at in range(len(columns))]
     made = ", ".join(f"{name} {type}" for name, (type, _, _) in zip(names, columns, strict=True))

@@ -1,8 +1,8 @@
-"""Tests of a sink's reaction to each SQLSTATE, in every mode and in the ledger: on a real server,
-raised by a trigger.
+"""Tests of a sink's reaction to each SQLSTATE, in every mode
+and in the ledger: on a real server, raised by a trigger.
 
-One table of codes holds for all modes: an error that costs one record in one of them and ends the task in another is a
-bug.
+One table of codes holds for all modes: an error that costs one
+record in one of them and ends the task in another is a bug.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of the ledger of a PostgreSQL sink: consecutive owners, broken or hanging sessions, altered
-offsets.
+"""Tests of the ledger of a PostgreSQL sink: consecutive
+owners, broken or hanging sessions, altered offsets.
 """
 
 from __future__ import annotations

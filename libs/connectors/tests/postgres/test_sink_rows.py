@@ -1,5 +1,5 @@
-"""Tests of rows of a batch: their columns, and that ordered writes have the result of the records one
-by one.
+"""Tests of rows of a batch: their columns, and that ordered
+writes have the result of the records one by one.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of `PostgresSink` in the engine, with a real broker and a real server: exact rows after kills
-and freezes.
+"""Tests of `PostgresSink` in the engine, with a real broker
+and a real server: exact rows after kills and freezes.
 """
 
 from __future__ import annotations

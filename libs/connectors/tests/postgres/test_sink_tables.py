@@ -1,5 +1,5 @@
-"""Tests of a PostgreSQL sink's writes, on a real server: modes, created and evolved tables, types, bad
-records.
+"""Tests of a PostgreSQL sink's writes, on a real server:
+modes, created and evolved tables, types, bad records.
 """
 
 from __future__ import annotations
@@ -318,8 +318,8 @@ def test_the_table_has_the_result_of_the_records_one_by_one(
 
 
 class _Beaten:
-    """A session whose CREATE fails because another session just created the object, and the server found
-    its type first.
+    """A session whose CREATE fails because another session just
+    created the object, and the server found its type first.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], dsn: str) -> None:

@@ -1,5 +1,5 @@
-"""Tests of the shared table of sample values in a PostgreSQL sink: the created column for each, and
-its value.
+"""Tests of the shared table of sample values in a PostgreSQL
+sink: the created column for each, and its value.
 """
 
 from __future__ import annotations

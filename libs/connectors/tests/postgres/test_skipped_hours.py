@@ -1,5 +1,5 @@
-"""Tests of local times that the zone's clock skips: they are read with the server's meaning, and none
-is left out.
+"""Tests of local times that the zone's clock skips: they
+are read with the server's meaning, and none is left out.
 """
 
 from __future__ import annotations

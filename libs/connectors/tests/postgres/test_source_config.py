@@ -1,5 +1,5 @@
-"""Tests of a PostgreSQL source's config: selection of tables, combinations of keys, warnings. Without
-a server.
+"""Tests of a PostgreSQL source's config: selection of
+tables, combinations of keys, warnings. Without a server.
 """
 
 from __future__ import annotations

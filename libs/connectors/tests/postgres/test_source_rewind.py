@@ -1,5 +1,5 @@
-"""Tests of rewinding tables of a real PostgreSQL to a time with a worker's own offsets: exactly the rows that are not
-older are sent again.
+"""Tests of rewinding tables of a real PostgreSQL to a time with a worker's
+own offsets: exactly the rows that are not older are sent again.
 """
 
 from __future__ import annotations

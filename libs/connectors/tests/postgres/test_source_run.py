@@ -1,5 +1,5 @@
-"""Tests of the PostgreSQL source through the engine, with a real server and a real broker: exactly
-once after kills.
+"""Tests of the PostgreSQL source through the engine, with a
+real server and a real broker: exactly once after kills.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of the PostgreSQL source's task with a real server: each mode, each boundary, and waiting for
-open transactions.
+"""Tests of the PostgreSQL source's task with a real server:
+each mode, each boundary, and waiting for open transactions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of open writers of every relation that is read: under views, queries, functions, inheritance
-and partitions.
+"""Tests of open writers of every relation that is read: under
+views, queries, functions, inheritance and partitions.
 """
 
 from __future__ import annotations

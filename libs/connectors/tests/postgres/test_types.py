@@ -1,5 +1,5 @@
-"""Tests of every type of PostgreSQL in both directions: values of a real server, read in both of their
-forms.
+"""Tests of every type of PostgreSQL in both directions:
+values of a real server, read in both of their forms.
 """
 
 from __future__ import annotations

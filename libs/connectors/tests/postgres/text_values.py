@@ -1,10 +1,10 @@
-"""Second implementation of reading PostgreSQL's values, from their text form, with which the tests compare the binary
-reading.
+"""Second implementation of reading PostgreSQL's values, from their
+text form, with which the tests compare the binary reading.
 
 Owns the parsing of text output: numbers, bytes, dates and times (ISO style, the server's default), and arrays.
 
-Invariant: a text gives the raw value that a binary cursor with `types.read_raw` gives for `TypeReading.sql` of the same
-column.
+Invariant: a text gives the raw value that a binary cursor with
+`types.read_raw` gives for `TypeReading.sql` of the same column.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ TextReader = Callable[[str], Any]
 
 
 def text_reader(type: PgType, options: TypeOptions) -> TextReader:
-    """Return a parser of the text of a value that is not null. The parser raises DataError for an invalid
-    text.
+    """Return a parser of the text of a value that is not
+    null. The parser raises DataError for an invalid text.
 
     It ignores `options.zone`: a timestamp without a time zone is read as UTC.
     """
@@ -64,8 +64,8 @@ def _array_reader(element: PgType, options: TypeOptions) -> TextReader:
 
 
 def elements(text: str, read: TextReader) -> list[Any]:
-    """Return the elements of an array's text, each parsed by `read`; a nested array is a nested list. Raises DataError
-    for another text.
+    """Return the elements of an array's text, each parsed by `read`; a
+    nested array is a nested list. Raises DataError for another text.
     """
     body = text[text.index("=") + 1 :] if text.startswith("[") and "=" in text else text  # bounds: [2:3]={1,2}
     found: list[Any] = []

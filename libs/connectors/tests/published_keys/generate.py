@@ -1,12 +1,12 @@
-"""Generator of `common/published_keys.json`: the keys of the Java connectors whose class names
-Herdmesh accepts.
+"""Generator of `common/published_keys.json`: the keys of
+the Java connectors whose class names Herdmesh accepts.
 
     python -m libs.connectors.tests.published_keys.generate WORK --sources SOURCES
 
-Facts only: names of keys. Definitions come from Maven Central by reflection (Debezium) and from Connect's own jars
-(MirrorMaker, FileStream), or, for a vendor that publishes none there, from the constants of its public source:
-`SOURCES` has a clone `OWNER+NAME/repo` of each of `_SOURCES`. Confluent's HTTP sink has neither; its keys are from its
-reference.
+Facts only: names of keys. Definitions come from Maven Central by reflection (Debezium) and
+from Connect's own jars (MirrorMaker, FileStream), or, for a vendor that publishes none
+there, from the constants of its public source: `SOURCES` has a clone `OWNER+NAME/repo` of
+each of `_SOURCES`. Confluent's HTTP sink has neither; its keys are from its reference.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def constants_of(source: str) -> dict[str, str]:
 
 
 def keys_in(source: str) -> set[str]:
-    """Return the keys that a class of a ConfigDef defines: constants by their names, and arguments of
-    `define`.
+    """Return the keys that a class of a ConfigDef defines:
+    constants by their names, and arguments of `define`.
     """
     constants = constants_of(source)
     defined = {

@@ -1,7 +1,7 @@
 """Fixtures with the JVM that the tests of Spark's connectors share.
 
-Owns its jars and its end. Invariant: one JVM is started in this process for all of them, and no other test has its
-jars.
+Owns its jars and its end. Invariant: one JVM is started in
+this process for all of them, and no other test has its jars.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tests.support.mariadb import MariaDb
 
 @pytest.fixture(scope="session")
 def spark_of_this_process() -> Iterator[None]:
-    """Start Spark at the first run that writes; stop it with the session, because a module cannot leave it
-    to the next one.
+    """Start Spark at the first run that writes; stop it with the
+    session, because a module cannot leave it to the next one.
     """
     yield
     task_session.end()

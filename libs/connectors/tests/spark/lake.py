@@ -1,5 +1,5 @@
-"""Installation of a Spark with jars for Delta and Iceberg, beside the worker's: fetched once, as an operator would
-install it.
+"""Installation of a Spark with jars for Delta and Iceberg, beside
+the worker's: fetched once, as an operator would install it.
 
 Owns its version and folder. Invariant: the folder that `home` returns was installed completely.
 """

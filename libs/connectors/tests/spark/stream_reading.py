@@ -16,8 +16,8 @@ RATE = {
     "spark.format": "rate-micro-batch", "spark.option.rowsPerBatch": "10", "spark.option.startTimestamp": "1000",
     "spark.option.advanceMillisPerBatch": "500", "batch.max.rows": "4", "poll.interval.ms": "3600000",
 }  # fmt: skip
-"""Config with slices of ten rows, one of which is due in a run; the format comes with Spark, and its
-rows are known.
+"""Config with slices of ten rows, one of which is due in a
+run; the format comes with Spark, and its rows are known.
 """
 
 

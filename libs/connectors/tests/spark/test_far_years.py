@@ -1,5 +1,5 @@
-"""Tests of days outside of the years 1 to 9999, which database drivers write as other days: refused
-with their record.
+"""Tests of days outside of the years 1 to 9999, which database
+drivers write as other days: refused with their record.
 """
 
 from __future__ import annotations

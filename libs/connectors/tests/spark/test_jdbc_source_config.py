@@ -1,5 +1,5 @@
-"""Tests of configs that `SparkJdbcSource` refuses before it starts, of warnings, and of dividing tables among tasks.
-Needs no Spark.
+"""Tests of configs that `SparkJdbcSource` refuses before it starts,
+of warnings, and of dividing tables among tasks. Needs no Spark.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The standard suite for authors, applied to `SparkSink` and `SparkJdbcSource` with a real Spark, on a
-real MariaDB.
+"""The standard suite for authors, applied to `SparkSink` and
+`SparkJdbcSource` with a real Spark, on a real MariaDB.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of `SparkSink` and `SparkJdbcSource` with frequently used databases: a MariaDB server, and H2
-in the JVM.
+"""Tests of `SparkSink` and `SparkJdbcSource` with frequently
+used databases: a MariaDB server, and H2 in the JVM.
 
 They kill owners with kill -9 in the middle of a write, and test properties of the database: names, types, zones, and
 case-insensitive comparison of texts. `test_mariadb_suite` applies the suite for authors.

@@ -1,5 +1,5 @@
-"""Tests of folders of `SparkStreamSource`'s runs: the leftovers of killed runs, and folders that must
-not be touched.
+"""Tests of folders of `SparkStreamSource`'s runs: the leftovers
+of killed runs, and folders that must not be touched.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def test_a_run_killed_within_a_slice_leaves_nothing_after_the_next(temporary: Pa
 @pytest.mark.spark
 @pytest.mark.skipif(not SOAKING, reason="two JVMs of its own: make soak ARGS=lakehouse")
 def test_a_killed_worker_leaves_one_folder_that_the_next_one_removes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It contains Spark's blocks, the traces of crashes and the socket of deaths; a stopped worker leaves
-    nothing.
+    """It contains Spark's blocks, the traces of crashes and
+    the socket of deaths; a stopped worker leaves nothing.
     """
     with tempfile.TemporaryDirectory(prefix="w-") as short:  # socket names must be short
         monkeypatch.setenv("TMPDIR", short)

@@ -1,5 +1,5 @@
-"""Tests of `SparkSink` with a real broker and a real Spark: exact rows in files and a database, with
-kills and freezes.
+"""Tests of `SparkSink` with a real broker and a real Spark:
+exact rows in files and a database, with kills and freezes.
 """
 
 from __future__ import annotations
@@ -218,8 +218,8 @@ def test_a_database_has_each_record_once_wherever_an_owner_is_killed(
 
 
 def test_a_repeated_write_and_an_owner_suspended_within_one_change_nothing(tmp_path: Path) -> None:
-    """No failpoint reaches this point: Spark wrote to the scratch table, and another owner did everything
-    else.
+    """No failpoint reaches this point: Spark wrote to the
+    scratch table, and another owner did everything else.
     """
     rows = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), rows)

@@ -1,7 +1,7 @@
 """Tests of `SparkStreamSource` with a real Spark: a built-in format, whose rows are known.
 
-Kafka's records and Iceberg's tables need another Spark: `test_stream_source_suite`, `test_spark_lakehouse`, in the
-soak.
+Kafka's records and Iceberg's tables need another Spark:
+`test_stream_source_suite`, `test_spark_lakehouse`, in the soak.
 """
 
 from __future__ import annotations

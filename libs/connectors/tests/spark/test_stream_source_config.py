@@ -1,5 +1,5 @@
-"""Tests of configs that `SparkStreamSource` refuses before it starts, and of accepted offsets. Needs
-no Spark.
+"""Tests of configs that `SparkStreamSource` refuses before
+it starts, and of accepted offsets. Needs no Spark.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ class TestStreamSourceRuns(OnTheBroker, SourceRunSuite):
 def test_records_of_several_kafka_partitions_arrive_once_and_in_order(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """The run is stopped after each poll; a slice ends at the limit, and a partition added later is read
-    completely.
+    """The run is stopped after each poll; a slice ends at the
+    limit, and a partition added later is read completely.
     """
     broker = Kafka(kafka_bootstrap)
     topic = broker.create_topic(tmp_topic(), 2)

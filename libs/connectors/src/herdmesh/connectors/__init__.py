@@ -5,6 +5,6 @@ its config, `task.py` moves records; a family of several connectors has a folder
 `table_source` are shared by families. A worker finds these connectors like those of any other author, by the entry
 points of the group `herdmesh.connectors`; no other part of Herdmesh imports them.
 
-Invariant: the connectors import `herdmesh.sdk` and the modules of the core that `.importlinter` names, and no module of
-the worker.
+Invariant: the connectors import `herdmesh.sdk` and the modules of
+the core that `.importlinter` names, and no module of the worker.
 """

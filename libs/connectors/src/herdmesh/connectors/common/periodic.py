@@ -1,5 +1,5 @@
-"""Periodic work of a connector in a background thread: `Repeated`, and `Lookout`, which discovers a source's
-partitions.
+"""Periodic work of a connector in a background thread: `Repeated`,
+and `Lookout`, which discovers a source's partitions.
 
 Owns the threads, logging of failures and reporting of waits. Knows no source. Invariant: a failed attempt never ends
 the thread; the failure is logged and the action retried after the interval.
@@ -62,9 +62,9 @@ class Repeated:
 
 
 class Lookout(Generic[Found]):
-    """Discovery of the things that a connector distributes among its tasks: once at creation, and periodically while a
-    worker runs the connector. Requests a task reconfiguration when the result changes. An empty result is shown as a
-    wait of the connector.
+    """Discovery of the things that a connector distributes among its tasks: once at creation,
+    and periodically while a worker runs the connector. Requests a task reconfiguration
+    when the result changes. An empty result is shown as a wait of the connector.
     """
 
     found: Sequence[Found]

@@ -39,8 +39,8 @@ def check_topics(config: Config, topics: Iterable[tuple[str, str]], fix: str) ->
 
 
 def topic_problems(config: Config, key: str) -> list[ConfigError]:
-    """Return the error about a topic that key `key` names and Kafka does not accept; none with transformations in the
-    config.
+    """Return the error about a topic that key `key` names and Kafka
+    does not accept; none with transformations in the config.
     """
     topic = (config.get(key) or "").strip()
     why = why_no_topic(topic) if topic and not (config.get("transforms") or "").strip() else ""

@@ -77,8 +77,8 @@ Part = CharacterSet | Repeat | Chain | Either
 
 
 def text_maker(pattern: str, *names: object) -> Maker:
-    """Return the maker of texts that match the pattern; `names` are those of the place in the schema. Raises
-    PatternError.
+    """Return the maker of texts that match the pattern; `names`
+    are those of the place in the schema. Raises PatternError.
     """
     return _maker(parsed(pattern), names)
 

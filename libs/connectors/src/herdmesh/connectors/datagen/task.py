@@ -4,8 +4,8 @@ Owns the position and the pace. `columns` generates the values.
 
 Offsets are Confluent's, {"task.id": 0} and {"current.iteration": n, ...}: the number of the next record.
 
-Invariant: record n of a task is a function of seed, task, schema and n alone; a run continues with the record after the
-last committed one.
+Invariant: record n of a task is a function of seed, task, schema and
+n alone; a run continues with the record after the last committed one.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def columns_for(settings: DatagenSettings, seed: int, task: int) -> Columns:
 
 
 class Pace:
-    """Schedule of records: each is due a random time of up to `interval_ms` after the one before. The caller passes the
-    current time.
+    """Schedule of records: each is due a random time of up to `interval_ms`
+    after the one before. The caller passes the current time.
     """
 
     def __init__(self, interval_ms: int, key: int) -> None:
@@ -59,8 +59,8 @@ class Pace:
         self._next_s: float | None = None
 
     def due(self, number: int, most: int, now_s: float) -> int:
-        """Return how many records from `number` on are due, at most `most`; they count as sent. The first record of a
-        run is due at once.
+        """Return how many records from `number` on are due, at most `most`;
+        they count as sent. The first record of a run is due at once.
         """
         if not self._interval_s:
             return most
@@ -129,8 +129,8 @@ class DatagenTask(SourceTask):
         )
 
     def wake_after_ms(self) -> int:
-        """Return the time until the next record is due. Never 0, because with 0 the loop would keep the idle
-        run warm.
+        """Return the time until the next record is due. Never 0,
+        because with 0 the loop would keep the idle run warm.
         """
         return _DONE_MS if self._is_done else max(1, int(self._pace.wait_s(time.monotonic()) * 1000))
 

@@ -1,8 +1,8 @@
 """The key `file` of Kafka's file connectors, and the Connect version that they follow
 (docs/reference/connect/data-model.md, section 8).
 
-Owns the errors about a missing or unusable file. Standard input and output are not supported: a task runs in whatever
-process Spark gives it.
+Owns the errors about a missing or unusable file. Standard input and
+output are not supported: a task runs in whatever process Spark gives it.
 """
 
 from __future__ import annotations

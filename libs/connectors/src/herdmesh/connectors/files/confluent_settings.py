@@ -226,7 +226,7 @@ def task_config_of(dialect: Dialect, config: Config) -> dict[str, str | None]:
 
 
 def _not_built(dialect: Dialect, config: Config) -> list[ConfigError]:
-    """Return an error for every key that asks for an unsupported feature."""
+    """Return an error for every key that requests an unsupported feature."""
     return [
         ConfigError.for_value(key, text, f"not built here: {why}", fix=fix)
         for key, (same, why, fix) in dialect.refused.items()
@@ -289,7 +289,7 @@ def _of_other_partitioners(config: Config) -> list[FieldViolation]:
 
 
 def warnings_of(dialect: Dialect, config: Config) -> list[FieldViolation]:
-    """Return a warning for every key without the effect that its value asks for, with the reason."""
+    """Return a warning for every key without the effect that its value requests, with the reason."""
     silent = {**_WITHOUT_EFFECT, **dialect.without_effect}
     found = [
         no_effect(name, why)

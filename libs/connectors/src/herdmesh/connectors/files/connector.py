@@ -1,7 +1,7 @@
 """`FileSink`: writes records as files to a folder, each record exactly once.
 
-Owns the connector. Its keys: `settings`. Its task is in another module, `task`, so that a worker need not import
-pyarrow.
+Owns the connector. Its keys: `settings`. Its task is in another
+module, `task`, so that a worker need not import pyarrow.
 
 Invariant: a folder that is not writable is an error of the field `directory` before the connector starts.
 """

@@ -1,8 +1,8 @@
 """Reader of fields of records' values, with their schemas.
 
-Owns looking up a field by its name: the exact name first, then `a.b` as a path within structs and maps. Invariant: a
-missing field reads as null, as does a field of a tombstone, or of a value that does not fit its schema (the format
-refuses such a value).
+Owns looking up a field by its name: the exact name first, then `a.b` as a path within
+structs and maps. Invariant: a missing field reads as null, as does a field of a
+tombstone, or of a value that does not fit its schema (the format refuses such a value).
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class HadoopJvm:
         self._classes: dict[str, Any] = {}
 
     def named(self, name: str) -> Any:
-        """Return a Java class; cached, because each part of a name is a call into the JVM. Raises OSError if the JVM
-        does not start.
+        """Return a Java class; cached, because each part of a name is a
+        call into the JVM. Raises OSError if the JVM does not start.
         """
         with self._lock:
             gateway = self._gateway = self._gateway or self._started()
@@ -189,8 +189,8 @@ class HadoopFileSystem:
                 yield stream
 
     def get_file_info(self, asked: Any) -> Any:
-        """Return the info of one path, or of all paths in a selector's folder. Raises FileNotFoundError if the folder
-        is missing.
+        """Return the info of one path, or of all paths in a selector's
+        folder. Raises FileNotFoundError if the folder is missing.
         """
         if isinstance(asked, str):
             with _errors_translated(asked):

@@ -118,8 +118,8 @@ class Access:
 
 
 def opener(access: Access) -> OpenFiles:
-    """Return a function that opens the folder at a location, written as in a manifest or as in a config, and caches the
-    folder.
+    """Return a function that opens the folder at a location, written
+    as in a manifest or as in a config, and caches the folder.
     """
 
     @cache
@@ -156,8 +156,8 @@ def problem_of(directory: str, access: Access) -> ConfigError | None:
 def folder_problem(folder: Path) -> ConfigError | None:
     """Return the reason why files cannot be written to a local folder, or None.
 
-    Writes a test file, because permission bits do not apply to root and do not show a read-only or full disk. Leaves
-    nothing behind.
+    Writes a test file, because permission bits do not apply to root
+    and do not show a read-only or full disk. Leaves nothing behind.
     """
     absolute = folder.absolute()
     if len(os.fsencode(absolute)) > _DIRECTORY_BYTES_MAX:

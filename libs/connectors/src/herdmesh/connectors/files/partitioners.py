@@ -1,7 +1,7 @@
 """Partitioners: functions from records to subfolders.
 
-Owns the partitioners and the folder names of values, in Hive's form, so that Spark, Hive and Arrow read them back as
-columns.
+Owns the partitioners and the folder names of values, in Hive's
+form, so that Spark, Hive and Arrow read them back as columns.
 
     none     all in the folder itself
     kafka    partition=7/

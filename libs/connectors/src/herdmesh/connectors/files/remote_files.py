@@ -75,9 +75,9 @@ class RemoteFiles:
     at_once = AT_ONCE
 
     def __init__(self, system: Any, prefix: str, location: str, *, renames: bool) -> None:
-        """`prefix`: prefix of the folder's paths in the file system, with a slash at the end or "". `location`: the
-        folder's name in manifests. `renames`: publish by a rename, which must be atomic; else by a copy, which must be
-        atomic.
+        """`prefix`: prefix of the folder's paths in the file system, with a slash at
+        the end or "". `location`: the folder's name in manifests. `renames`: publish
+        by a rename, which must be atomic; else by a copy, which must be atomic.
         """
         self._system = system
         self._prefix = prefix
@@ -198,8 +198,8 @@ class RemoteFiles:
 
     @contextmanager
     def _translating(self, doing: str) -> Generator[None]:
-        """Raise ConfigError for errors that a user must fix, FileNotFoundError unchanged, RetriableError for all
-        others.
+        """Raise ConfigError for errors that a user must fix,
+        FileNotFoundError unchanged, RetriableError for all others.
         """
         try:
             yield

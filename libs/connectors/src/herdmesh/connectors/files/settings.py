@@ -193,8 +193,8 @@ def settings_of(config: Config, *, defaults: bool = True) -> FileSettings:
 
 
 def check(values: Mapping[str, Any]) -> None:
-    """Check the rules between parsed keys, like `settings_of`, without importing the modules that only a task needs.
-    Raises ConfigError.
+    """Check the rules between parsed keys, like `settings_of`, without
+    importing the modules that only a task needs. Raises ConfigError.
     """
     Location.parse(values[DIRECTORY])
     Access.of(values)

@@ -1,5 +1,5 @@
-"""HTTP client of one task: one attempt at one request, and the meaning of its outcome for the
-request's records.
+"""HTTP client of one task: one attempt at one request, and
+the meaning of its outcome for the request's records.
 
 Owns the connections, authorization and reading responses. Retries: `partition_lanes`.
 
@@ -9,8 +9,8 @@ Owns the connections, authorization and reading responses. Retries: `partition_l
     3xx, 401, 403, 407; 404, 405, 410 of a URL    ConfigError: no request can work before the configuration, or the
     that is the same for all records              receiver, is changed
 
-Without a response the outcome is unknown: the receiver may have the records, and gets them again with the same
-Idempotency-Key.
+Without a response the outcome is unknown: the receiver may have
+the records, and gets them again with the same Idempotency-Key.
 
 Invariant: an attempt ends within the time-out for each of its steps; no message contains a secret.
 """
@@ -41,8 +41,8 @@ from herdmesh.connectors.http.settings import HttpSettings, OAuth2
 from herdmesh.sdk import ConfigError, DataError, RetriableError
 
 _ANSWER_BYTES_MAX = 65_536
-"""Maximum bytes of a response that are read, so that its connection can be reused; a longer response
-is cut off.
+"""Maximum bytes of a response that are read, so that its
+connection can be reused; a longer response is cut off.
 """
 _TOLD_CHARS = 300
 """Maximum characters of a response in a message."""
@@ -204,8 +204,8 @@ def _exchange(
     http: httpx.Client, method: str, url: str, timeout_s: float, headers: dict[str, str],
     *, told: int = _TOLD_CHARS, **more: Any,
 ) -> tuple[int, str, float | None]:  # fmt: skip
-    """Send a request and read the response: status, the first `told` characters of its text, and the
-    requested retry delay.
+    """Send a request and read the response: status, the first
+    `told` characters of its text, and the requested retry delay.
     """
     end_s = time.monotonic() + timeout_s
     with http.stream(method, url, headers=headers, **more) as response:

@@ -1,7 +1,7 @@
 """`HttpSink`: sends records as HTTP requests, at least once and in the order of each partition.
 
-Owns the connector. Keys: `keys`. The task is in another module, `task`, so that a worker need not import an HTTP
-client.
+Owns the connector. Keys: `keys`. The task is in another module,
+`task`, so that a worker need not import an HTTP client.
 
 Invariant: the task can read every config that `validate` accepts.
 """

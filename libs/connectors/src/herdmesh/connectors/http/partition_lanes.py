@@ -1,5 +1,5 @@
-"""Concurrent sending of requests: those of different partitions at the same time, those of one
-partition in order.
+"""Concurrent sending of requests: those of different partitions
+at the same time, those of one partition in order.
 
 Owns the lanes (one for each partition), their threads, retries with backoff, and halving a refused request. `client`
 makes one attempt; the task handles refused records.
@@ -32,8 +32,8 @@ RECORDS_MAX = 1_000
 ROOM_WAIT_S = 5.0
 """Time for which `give` waits for room while no request fails: its caller receives no commands meanwhile."""
 _TURN_S = 1.0
-"""Interval of progress ticks during a wait: the watchdog may count them as progress, because attempts
-have a time-out.
+"""Interval of progress ticks during a wait: the watchdog may
+count them as progress, because attempts have a time-out.
 """
 _CLOSE_WAIT_S = 2.0
 Send = Callable[[HttpRequest], None]
@@ -112,8 +112,8 @@ class Lanes:
                 self._serve(lane)
 
     def drain(self) -> None:
-        """Return when all queued requests are done. Raises like `give`, and RetriableError when the retries of a
-        request are exhausted.
+        """Return when all queued requests are done. Raises like `give`,
+        and RetriableError when the retries of a request are exhausted.
         """
         with self._changed, waits.Standing() as wait:
             while True:

@@ -1,5 +1,5 @@
-"""Conversion of a batch of records to HTTP requests: the grouping of records, URLs, bodies, and
-idempotency keys.
+"""Conversion of a batch of records to HTTP requests: the
+grouping of records, URLs, bodies, and idempotency keys.
 
 Owns only that: `client` sends, `partition_lanes` waits.
 
@@ -9,8 +9,8 @@ Owns only that: `client` sends, `partition_lanes` waits.
 A batch that is sent again after a crash may be split differently, so a request can hold records of an earlier one: a
 receiver that wants each record once deduplicates by topic, partition and offsets, and remembers the last one.
 
-Invariant: the requests of a batch hold its records in order, each once, and a request that is created again has the
-same bytes.
+Invariant: the requests of a batch hold its records in order, each
+once, and a request that is created again has the same bytes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from herdmesh.connectors.values.lines import text_of, texts_of
 from herdmesh.sdk import ConnectError, DataError, PartitionId, SinkBatch
 
 RANGES_MAX = 100
-"""Maximum ranges of offsets in one request: its largest header stays below 4,000 bytes, and servers
-accept twice that.
+"""Maximum ranges of offsets in one request: its largest header
+stays below 4,000 bytes, and servers accept twice that.
 """
 _NO_PLACE = (b"", b".", b"..")
 """Path segments that a URL resolves away, so no topic or key may be one."""
@@ -38,8 +38,8 @@ Refuse = Callable[[SinkBatch, int, BaseException], None]
 
 @dataclass(slots=True)
 class HttpRequest:
-    """A request for some records of a batch. `places` are the records' places in the batch; `texts` and `offsets` are
-    of the whole batch.
+    """A request for some records of a batch. `places` are the records'
+    places in the batch; `texts` and `offsets` are of the whole batch.
     """
 
     batch: SinkBatch = field(repr=False)

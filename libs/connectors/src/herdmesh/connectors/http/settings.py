@@ -153,7 +153,7 @@ def _is_one_each(config: Config) -> bool:
 
 
 def not_built(config: Config) -> list[ConfigError]:
-    """Return an error for every key that asks for an unsupported feature."""
+    """Return an error for every key that requests an unsupported feature."""
     return [
         ConfigError(f"{name} is not built: {fix}", field=name, fix=fix)
         for name, fix in keys.REFUSED.items()

@@ -1,7 +1,7 @@
 """Task of `HttpSink`: converts batches to requests, queues them in lanes, and reports refused records.
 
-Owns the order of these steps. Building requests: `requests`; sending: `client`; concurrency and retries:
-`partition_lanes`.
+Owns the order of these steps. Building requests: `requests`;
+sending: `client`; concurrency and retries: `partition_lanes`.
 
 Invariant: once `flush` has returned, each record put was accepted by the receiver, ignored as configured, or reported;
 a run that ends because of a record that is not tolerated never passes a `flush` again.
@@ -65,8 +65,8 @@ class HttpSinkTask(SinkTask):
             self._client.close()  # never while a thread waits for a response
 
     def _report_refused(self) -> None:
-        """Report the records that the receiver refused since the last call. Raises RecordError if errors are
-        not tolerated.
+        """Report the records that the receiver refused since the
+        last call. Raises RecordError if errors are not tolerated.
         """
         assert self._lanes is not None
         for request, error in self._lanes.refused():

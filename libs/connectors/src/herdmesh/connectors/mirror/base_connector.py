@@ -1,8 +1,8 @@
 """Base classes of the mirror's three connectors, and the record batches of heartbeats and checkpoints.
 
-Owns the checks of source partitions in users' requests, and the common base of `MirrorHeartbeatConnector` and
-`MirrorCheckpointConnector`: they write records to a topic of their own, and their source offset is not a position to
-resume from.
+Owns the checks of source partitions in users' requests, and the common base of
+`MirrorHeartbeatConnector` and `MirrorCheckpointConnector`: they write records to
+a topic of their own, and their source offset is not a position to resume from.
 
 Invariant: such a record and its source offset are one transaction.
 """
@@ -63,8 +63,8 @@ class EmittingConnector(MirrorConnector[S]):
 
 
 def check_partition(partition: Mapping[str, Any] | None, texts: Sequence[str], *, numbered: bool) -> None:
-    """Check a source partition in a user's request: texts under these keys and, if `numbered`, a partition number.
-    Raises ConfigError.
+    """Check a source partition in a user's request: texts under these
+    keys and, if `numbered`, a partition number. Raises ConfigError.
     """
     if partition is None:
         raise ConfigError("Source partitions may not be null")

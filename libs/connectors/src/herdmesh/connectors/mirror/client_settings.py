@@ -121,8 +121,8 @@ def _is_told(side: str, kind: str, full: str) -> bool:
 def cluster_of(
     side: str, name: str, bootstrap: str, config: Config, declared: Collection[str], client_id: str
 ) -> tuple[Cluster, list[FieldViolation]]:
-    """Return the settings of one of the clusters for offsets and groups, and their warnings. Raises ConfigError whose
-    field is the key.
+    """Return the settings of one of the clusters for offsets and groups,
+    and their warnings. Raises ConfigError whose field is the key.
     """
     found = {kind: client_of(side, kind, config, declared)[0] for kind in ("admin", "consumer", "producer")}
     cluster = Cluster(

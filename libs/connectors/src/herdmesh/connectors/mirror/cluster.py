@@ -83,8 +83,8 @@ class Cluster:
         return sorted(one.group_id for one in found.valid)
 
     def group_offsets(self, group: str) -> dict[PartitionId, tuple[int, str]]:
-        """Return a group's committed offsets and their metadata; partitions without an offset are missing.
-        Raises RetriableError.
+        """Return a group's committed offsets and their metadata;
+        partitions without an offset are missing. Raises RetriableError.
         """
         try:
             found = group_offsets(self._member(), self._client(), group, CALL_TIMEOUT_S)
@@ -105,8 +105,8 @@ class Cluster:
         return found.state in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
     def set_group_offsets(self, group: str, offsets: Mapping[PartitionId, tuple[int, str]]) -> bool:
-        """Set the committed offsets of a group; False when it has active members by now, which the brokers check.
-        Raises RetriableError.
+        """Set the committed offsets of a group; False when it has active
+        members by now, which the brokers check. Raises RetriableError.
         """
         wanted = [TopicPartition(*one, offset, metadata) for one, (offset, metadata) in offsets.items()]
         client = self._client()
@@ -124,8 +124,8 @@ class Cluster:
         return not refused
 
     def ends(self, partitions: Iterable[PartitionId], timeout_s: float) -> dict[PartitionId, int]:
-        """Return the end of each partition for readers of committed records; missing partitions are left out. Raises
-        RetriableError.
+        """Return the end of each partition for readers of committed
+        records; missing partitions are left out. Raises RetriableError.
         """
         asked = {TopicPartition(*one): OffsetSpec.latest() for one in partitions}
         if not asked:
@@ -183,8 +183,8 @@ class Cluster:
             self.call_client(future.result)
 
     def make_compacted_topic(self, topic: str, replication_factor: int) -> None:
-        """Create one of MirrorMaker's own topics, unless it exists. Raises ConfigError if the brokers refuse
-        it, RetriableError.
+        """Create one of MirrorMaker's own topics, unless it exists.
+        Raises ConfigError if the brokers refuse it, RetriableError.
         """
         new = NewTopic(topic, 1, replication_factor, config=dict(COMPACTED))
         client: Any = self._client()
@@ -239,8 +239,8 @@ class Cluster:
         return client
 
     def _member(self) -> Consumer:
-        """Return the shared consumer for queries about groups (`engine.librdkafka.group_offsets`); it is in no
-        group itself.
+        """Return the shared consumer for queries about groups
+        (`engine.librdkafka.group_offsets`); it is in no group itself.
         """
         config = {
             "bootstrap.servers": self.bootstrap_servers,

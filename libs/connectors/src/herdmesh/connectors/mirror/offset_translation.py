@@ -1,8 +1,8 @@
-"""Translation of a consumer group's offsets from the source cluster to the copies at the target, with MirrorMaker 2's
-records.
+"""Translation of a consumer group's offsets from the source cluster
+to the copies at the target, with MirrorMaker 2's records.
 
-Owns the bytes of offset syncs and checkpoints (Java: `OffsetSync`, `Checkpoint`) and the translation. Pure: knows no
-cluster and no clock.
+Owns the bytes of offset syncs and checkpoints (Java: `OffsetSync`,
+`Checkpoint`) and the translation. Pure: knows no cluster and no clock.
 
     offset sync    (topic, partition) -> the record at `upstream` of the source is at `downstream` of its copy
     checkpoint     (group, copy, partition) -> the group is at `upstream`, so its consumers continue at `downstream`
@@ -22,8 +22,8 @@ from herdmesh.sdk import PartitionId
 _VERSION = 0
 """Version of a checkpoint's value."""
 _SYNCS_MAX = 192
-"""Maximum syncs of one partition before they are thinned out: two for each power of two of distance
-are at most 126.
+"""Maximum syncs of one partition before they are thinned out:
+two for each power of two of distance are at most 126.
 """
 _PENDING_MAX = 1_000
 """Maximum batches of one partition while the end of its copy is unknown; more are merged to one."""
@@ -130,8 +130,8 @@ class Translation:
     def of(self, partition: PartitionId, upstream: int) -> int | None:
         """Translate a group's position `upstream`; None if it is before all known syncs.
 
-        As in Java: a position exactly at a sync has the sync's offset, and any position after it the offset behind
-        that, also at the end.
+        As in Java: a position exactly at a sync has the sync's offset,
+        and any position after it the offset behind that, also at the end.
         """
         before = [sync for sync in self._syncs.get(partition, ()) if sync.upstream <= upstream]
         if not before:
@@ -150,8 +150,8 @@ def _thinned(syncs: list[OffsetSync]) -> list[OffsetSync]:
 
 
 def is_news(found: Checkpoint, last: Checkpoint | None) -> bool:
-    """Return whether a checkpoint is to be written: it is the first one, the group went back at the source, or it is
-    further at the target.
+    """Return whether a checkpoint is to be written: it is the first one,
+    the group went back at the source, or it is further at the target.
     """
     return last is None or found.upstream < last.upstream or found.downstream > last.downstream
 
@@ -180,8 +180,8 @@ class _Copied:
 
 
 class Syncing:
-    """Computes the offset syncs that a task has to write from the ends of the copies before and after a
-    commit.
+    """Computes the offset syncs that a task has to write
+    from the ends of the copies before and after a commit.
 
     The n-th record copied since a copy ended at E is at E + n - 1 or after: other writers, and the markers of
     transactions, only move it back. So a sync uses that offset, and it is exact if nobody else writes to the copy.

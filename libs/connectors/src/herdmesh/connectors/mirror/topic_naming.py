@@ -1,13 +1,13 @@
-"""Rules of MirrorMaker 2 for topics: the selection of topics, the names of copies, the assignment of
-partitions to tasks.
+"""Rules of MirrorMaker 2 for topics: the selection of topics,
+the names of copies, the assignment of partitions to tasks.
 
 Owns these rules (KIP-382: `ReplicationPolicy`, `DefaultTopicFilter`, `MirrorSourceConnector`). Pure: the inputs are
 names and counts of topics. Knows neither Kafka nor configs.
 
 Tested against recorded results of the Java classes (`mirror_names/recorded.jsonl` of the tests).
 
-Invariant: a topic that came from the target is never copied back to it, and Kafka's and MirrorMaker's own topics are
-never copied.
+Invariant: a topic that came from the target is never copied back
+to it, and Kafka's and MirrorMaker's own topics are never copied.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Naming:
     """Separator in the names of MirrorMaker's own topics."""
 
     def offset_syncs(self, at_target: bool) -> str:
-        """Return the topic of offset syncs; it is named after the other cluster, because each cluster may have
-        one.
+        """Return the topic of offset syncs; it is named after
+        the other cluster, because each cluster may have one.
         """
         other = self.source if at_target else self.target
         return self.internal_separator.join(("mm2-offset-syncs", other, "internal"))
@@ -58,8 +58,8 @@ class Naming:
         return topic == HEARTBEATS
 
     def is_internal(self, topic: str) -> bool:
-        """True for topics of Kafka and of MirrorMaker itself (Java: `isInternalTopic`; since KIP-1074 their suffix
-        alone is not enough).
+        """True for topics of Kafka and of MirrorMaker itself (Java:
+        `isInternalTopic`; since KIP-1074 their suffix alone is not enough).
         """
         end = f"{self.internal_separator}internal"
         return (
@@ -105,8 +105,8 @@ class Naming:
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection of topics. `include` and `exclude` are topic names or Java regular expressions that match whole
-    names; `exclude` wins.
+    """The selection of topics. `include` and `exclude` are topic names or
+    Java regular expressions that match whole names; `exclude` wins.
     """
 
     naming: Naming
@@ -138,8 +138,8 @@ class Selection:
 
 
 def split(partitions: Sequence[PartitionId], tasks_max: int) -> list[list[PartitionId]]:
-    """Return the partitions of each task, distributed in turn, so that a busy topic is spread over tasks.
-    No task is empty.
+    """Return the partitions of each task, distributed in turn, so
+    that a busy topic is spread over tasks. No task is empty.
     """
     count = min(tasks_max, len(partitions))
     return [list(partitions[task::count]) for task in range(count)]

@@ -1,8 +1,8 @@
-"""Connection to a PostgreSQL server, and the translation of its errors, for all connectors of this
-family.
+"""Connection to a PostgreSQL server, and the translation
+of its errors, for all connectors of this family.
 
-Owns the keys `connection.*` of Confluent's JDBC connectors, and which errors are transient. The URL, TLS included:
-`jdbc_url`.
+Owns the keys `connection.*` of Confluent's JDBC connectors, and
+which errors are transient. The URL, TLS included: `jdbc_url`.
 
 Invariant: all errors are Connect's: RetriableError when the server is unreachable, busy or shutting down; ConfigError
 with its key when the config must change. No message contains a password.
@@ -55,8 +55,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def connection_keys(group: str = "Database") -> tuple[ConfigKey, ...]:
-    """Return the keys of a connection, as Confluent's JDBC connectors define them, the URL first; a connector may
-    append further keys.
+    """Return the keys of a connection, as Confluent's JDBC connectors
+    define them, the URL first; a connector may append further keys.
     """
     low = Importance.LOW
     return (
@@ -82,8 +82,8 @@ class ConnectionSettings:
     user: str
     password: str = dataclass_field(default="", repr=False)
     parameters: Mapping[str, str] = dataclass_field(default_factory=dict[str, str])
-    """Further settings of libpq, under its names: `sslmode`, `sslrootcert`, `options`, `application_name`,
-    ...
+    """Further settings of libpq, under its names: `sslmode`,
+    `sslrootcert`, `options`, `application_name`, ...
     """
 
     @property
@@ -139,8 +139,8 @@ def refuse_others(config: Config, instead: str) -> None:
 
 
 def warnings_of_connection(config: Config) -> list[FieldViolation]:
-    """Return a warning for each key and part of the URL without effect, with the reason. Raises like
-    `connection_settings`.
+    """Return a warning for each key and part of the URL without
+    effect, with the reason. Raises like `connection_settings`.
     """
     connection_settings(config)
     found = [
@@ -157,8 +157,8 @@ def warnings_of_connection(config: Config) -> list[FieldViolation]:
 def connect(settings: ConnectionSettings, *, autocommit: bool = True, **more: Any) -> Connection:
     """Open a connection with UTF-8 as its encoding. `more` goes to `psycopg.connect`.
 
-    Raises RetriableError when the server is unreachable or accepts no connections now; ConfigError when it refuses the
-    login or the settings.
+    Raises RetriableError when the server is unreachable or accepts no
+    connections now; ConfigError when it refuses the login or the settings.
     """
     given: dict[str, Any] = {**_CONNECTION, **settings.libpq(), **more, "client_encoding": "utf8"}
     try:
@@ -186,8 +186,8 @@ def translated(error: psycopg.Error, doing: str, *, field: str = "") -> ConnectE
     """Translate a server's error. `doing`: what failed, as in "cannot read public.orders". `field`: the key to change
     for an error of the config.
 
-    Returns RetriableError, ConfigError or ConnectError, as `sqlstates` classifies errors of statements that write no
-    records.
+    Returns RetriableError, ConfigError or ConnectError, as
+    `sqlstates` classifies errors of statements that write no records.
     """
     message = f"{doing}: {message_of(error)}"
     meaning = meaning_of(error)

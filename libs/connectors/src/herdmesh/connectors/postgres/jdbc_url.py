@@ -28,8 +28,8 @@ _ESCAPES: Final = "in a user, password or name write %40 for @, %2F for /, %3F f
 
 
 def read(key: str, url: str) -> dict[str, str]:
-    """Return libpq's settings in a URL: `host`, `port`, `dbname`, `user`, `password`, `sslmode`, ..., if
-    it has them.
+    """Return libpq's settings in a URL: `host`, `port`, `dbname`,
+    `user`, `password`, `sslmode`, ..., if it has them.
 
     Raises ConfigError with field `key`, the URL's key, for another database's URL, and for an unsupported parameter.
     """

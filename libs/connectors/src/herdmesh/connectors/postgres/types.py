@@ -1,5 +1,5 @@
-"""Mapping between PostgreSQL's types and Connect's: the schema of a column, its values, the column for
-a schema.
+"""Mapping between PostgreSQL's types and Connect's: the
+schema of a column, its values, the column for a schema.
 
 Owns the one table of types, in both directions. The columns of a table: `source.catalog`. The text form of values, as
 logical replication sends it: `cdc.text_forms`.
@@ -43,8 +43,8 @@ class PgType:
 
     oid: int
     name: str
-    """Name as in `pg_type`: `int4`, `numeric`, `mood`; for an array the name of its elements' type
-    followed by `[]`.
+    """Name as in `pg_type`: `int4`, `numeric`, `mood`; for an
+    array the name of its elements' type followed by `[]`.
     """
     typmod: int = -1
     """PostgreSQL's modifier: precision and scale, length; -1 = none."""
@@ -131,15 +131,15 @@ class TypeReading:
         return f"{column}::{self.cast}" if self.cast else column
 
     def values(self, raw: Sequence[Any]) -> Sequence[Any]:
-        """Convert a column of raw values to Connect's. Raises DataError for a value that Connect cannot
-        represent.
+        """Convert a column of raw values to Connect's. Raises
+        DataError for a value that Connect cannot represent.
         """
         return raw if self.column is None else self.column(raw)
 
 
 def read_raw(connection: psycopg.Connection[Any]) -> None:
-    """Make this connection's binary cursors return dates and times as they are sent: days and microseconds, since 2000
-    or since midnight.
+    """Make this connection's binary cursors return dates and times as
+    they are sent: days and microseconds, since 2000 or since midnight.
     """
     for name in ("timestamp", "timestamptz", "time"):
         connection.adapters.register_loader(name, Int8BinaryLoader)
@@ -153,8 +153,8 @@ def schema_of(column: SourceColumn, options: TypeOptions) -> Schema:
 
 
 def reading_of(type: PgType, options: TypeOptions) -> TypeReading:
-    """Return the conversion for a type. Types without a counterpart in Connect are read as the text that
-    the server prints.
+    """Return the conversion for a type. Types without a counterpart
+    in Connect are read as the text that the server prints.
     """
     if type.element is not None:
         return _array(type.element, options)
@@ -210,8 +210,8 @@ def _timestamp(options: TypeOptions, *, local: bool) -> TypeReading:
 
 
 def _array(element: PgType, options: TypeOptions) -> TypeReading:
-    """Return the conversion of one-dimensional arrays with nullable elements. Elements that need more than a cast are
-    read as texts.
+    """Return the conversion of one-dimensional arrays with nullable
+    elements. Elements that need more than a cast are read as texts.
     """
     inner = reading_of(element, options)
     if inner.expression or element.element is not None:
@@ -273,8 +273,8 @@ _COUNTED = {
 
 
 def _dates(raw: Sequence[Any]) -> list[JavaDate | None]:
-    """Convert dates. An infinite date is the last, or the first, day of Connect's Date: PostgreSQL has no
-    dates there.
+    """Convert dates. An infinite date is the last, or the first,
+    day of Connect's Date: PostgreSQL has no dates there.
     """
     if any(one in raw for one in _INFINITY_DAYS):
         return [None if one is None else JavaDate(_finite_day(one) * DAY_MS) for one in raw]
@@ -317,9 +317,9 @@ _LOGICAL_COLUMNS = {DATE: "date", TIME: "time", TIMESTAMP: "timestamp"}
 
 
 def sql_type(schema: Schema) -> str:
-    """Return the column type for values of a schema, as Confluent's sink chooses it, except that a Decimal's column has
-    the scale, so that it is read back as a Decimal. Raises DataError for schemas without one: maps, structs, arrays of
-    arrays.
+    """Return the column type for values of a schema, as Confluent's sink chooses it,
+    except that a Decimal's column has the scale, so that it is read back as a Decimal.
+    Raises DataError for schemas without one: maps, structs, arrays of arrays.
     """
     if schema.name == DECIMAL:
         scale = scale_of(schema)

@@ -16,8 +16,8 @@ of texts and of whole numbers), and follow the same rule for all others:
 
 Other scalars are never out of line: PostgreSQL keeps them within the row.
 
-Invariant: every schema of a column that can be out of line has a placeholder, which is a value of that schema and not
-null.
+Invariant: every schema of a column that can be out of line has
+a placeholder, which is a value of that schema and not null.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ MEMORY_KEY = ConfigKey(
 
 
 def refuse_unknown_dialect(key: str, url: str) -> None:
-    """Raise ConfigError with this key for a URL whose database Spark would wrongly take for one that
-    quotes names by `"`.
+    """Raise ConfigError with this key for a URL whose database
+    Spark would wrongly take for one that quotes names by `"`.
     """
     if _MARIADB.match(url):
         raise ConfigError(
@@ -61,8 +61,8 @@ def options_of(config: Config) -> dict[str, str]:
 
 
 def session_settings_of(config: Config) -> dict[str, str]:
-    """Return the settings of the task's Spark session. Raises ConfigError for keys that a connector must
-    not set.
+    """Return the settings of the task's Spark session. Raises
+    ConfigError for keys that a connector must not set.
     """
     found = {key: value for key, value in config.items() if key.startswith(SESSION_PREFIXES) and value is not None}
     for key in found:

@@ -1,5 +1,5 @@
-"""Sources of tables, with the keys and offsets of Confluent's JDBC source: the shared part of
-`postgres` and `spark`.
+"""Sources of tables, with the keys and offsets of Confluent's
+JDBC source: the shared part of `postgres` and `spark`.
 
 Owns the shared settings (`settings`), the connector's and the task's base classes (`connector`, `task`), offsets
 (`offsets`) and relations (`relation`). Knows no database.

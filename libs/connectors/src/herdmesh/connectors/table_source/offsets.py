@@ -70,8 +70,8 @@ def _number(offset: Mapping[str, Any], key: str) -> int | None:
 
 
 def check_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
-    """Raise ConfigError unless it is an offset of this connector, by its source partition; None = a
-    deleted offset.
+    """Raise ConfigError unless it is an offset of this connector,
+    by its source partition; None = a deleted offset.
     """
     if partition is None:
         raise ConfigError("Source partition may not be null")

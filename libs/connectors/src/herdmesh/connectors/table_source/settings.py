@@ -1,5 +1,5 @@
-"""Settings that all sources of tables share: the keys of Confluent's JDBC source, in its words, and
-the modes.
+"""Settings that all sources of tables share: the keys of
+Confluent's JDBC source, in its words, and the modes.
 
 Owns the definitions of the shared keys and their meaning for reading. The selection of tables, and further keys:
 `postgres.source.settings` and `spark.jdbc_source.settings`.
@@ -128,8 +128,8 @@ class TableSettings:
     incrementing: str
     """The column with an increasing number; "" = the mode has none, or the source finds it."""
     timestamps: tuple[str, ...]
-    """Columns with the moment of a row's last change; the first that is not null counts. () = the mode has
-    none.
+    """Columns with the moment of a row's last change; the
+    first that is not null counts. () = the mode has none.
     """
     initial_us: int | None
     """Start without an offset, in microseconds since 1970; None = at the first row."""
@@ -148,8 +148,8 @@ class TableSettings:
 
 
 def timestamps_of(values: Mapping[str, Any], mode: Mode) -> tuple[str, ...]:
-    """Return the timestamp columns in the config. Raises ConfigError when the mode needs one and none is
-    named.
+    """Return the timestamp columns in the config. Raises
+    ConfigError when the mode needs one and none is named.
     """
     found = tuple(one for one in values[TIMESTAMP] or () if one)
     if mode.has_timestamp and not found:

@@ -1,5 +1,5 @@
-"""Arrow columns of rows without a schema: one column per top-level field, its type inferred from the
-data and widened.
+"""Arrow columns of rows without a schema: one column per
+top-level field, its type inferred from the data and widened.
 
 Owns the inference and the widening between chunks of one file. Knows nothing of files or Kafka.
 
@@ -39,8 +39,8 @@ _EXACT_IN_DOUBLE = 1 << 53
 _INT64 = range(-(1 << 63), 1 << 63)
 """For exact ints only: a membership test of another class would search the whole range."""
 _TAKEN_AS_WELL: dict[Any, frozenset[type]] = {pa.binary(): frozenset((str,)), pa.float64(): frozenset((bool, Float32))}
-"""Values that Arrow silently converts to another type: the bytes of a string, 1.0 for true, all digits
-of a float.
+"""Values that Arrow silently converts to another type: the
+bytes of a string, 1.0 for true, all digits of a float.
 """
 _NESTED: frozenset[type] = frozenset((dict, list, type(None)))
 _NUMBERS = frozenset((pa.int64(), pa.float32(), pa.float64()))
@@ -60,8 +60,8 @@ def chunk_of(rows: Sequence[Any]) -> Chunk:
 
 
 def _names_of(keys: Sequence[Any]) -> list[str]:
-    """Return the field names. Raises DataError for two keys with one name (the number 1 and the text "1"): one of their
-    values would be lost.
+    """Return the field names. Raises DataError for two keys with one name
+    (the number 1 and the text "1"): one of their values would be lost.
     """
     names = list(map(column_name, keys))
     if len(set(names)) < len(names):
@@ -125,8 +125,8 @@ def _kind(value: Any) -> str:
 
 
 def _decimals(values: Sequence[Any]) -> Array | None:
-    """Return decimals in the narrowest of Arrow's types that has the digits of all of them; None = there
-    is none.
+    """Return decimals in the narrowest of Arrow's types that
+    has the digits of all of them; None = there is none.
     """
     scale = max(0, *(-value.as_tuple().exponent for value in values if value is not None))
     for kind, digits in ((pa.decimal128, 38), (pa.decimal256, 76)):
@@ -142,8 +142,8 @@ def _fits_double(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text: strings unchanged, bytes as Base64, NaN and infinities by their names, all
-    else as JSON.
+    """Return a value as text: strings unchanged, bytes as Base64,
+    NaN and infinities by their names, all else as JSON.
     """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()  # a lone surrogate has no UTF-8

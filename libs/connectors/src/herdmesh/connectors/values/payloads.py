@@ -10,8 +10,8 @@ BigDecimal as a number, a date as milliseconds since 1970, a struct as an object
     bytes      Base64
     map        an object; under a schema whose keys are no texts an array of pairs
 
-Invariant: one text for each value, `null` for none; a value that does not fit its schema is a DataError, never another
-value.
+Invariant: one text for each value, `null` for none; a value that
+does not fit its schema is a DataError, never another value.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Isolation of bad records: one record that cannot be written is refused, and the others of its batch
-are written.
+"""Isolation of bad records: one record that cannot be written
+is refused, and the others of its batch are written.
 
 Owns finding it. The reaction: `errors.tolerance` (`TaskContext.give_up`).
 
@@ -17,8 +17,8 @@ from herdmesh.sdk import ConfigError, ConnectError, RecordError, RetriableError,
 
 T = TypeVar("T")
 Refuse = Callable[[SinkBatch, int, BaseException], None]
-"""`TaskContext.give_up`: reports a failed record by batch, place and error. Raises if the error must
-end the run.
+"""`TaskContext.give_up`: reports a failed record by batch,
+place and error. Raises if the error must end the run.
 """
 _OF_NO_RECORD = (ConfigError, RetriableError, RecordError)
 
@@ -47,8 +47,8 @@ def convert_batch(batch: SinkBatch, convert: Callable[[SinkBatch], T], refuse: R
 
 
 def part_of(batch: SinkBatch, begin: int, end: int) -> SinkBatch:
-    """Return the records of a batch from place `begin` to `end`, at least one. Read offsets without a record belong to
-    the first or last part.
+    """Return the records of a batch from place `begin` to `end`, at least
+    one. Read offsets without a record belong to the first or last part.
     """
     return replace(
         batch,

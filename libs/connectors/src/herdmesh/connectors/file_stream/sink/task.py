@@ -17,8 +17,8 @@ from herdmesh.sdk import Config, ConfigError, SinkBatch, SinkTask, TaskContext
 
 
 class FileStreamSinkTask(SinkTask):
-    """The task of `FileStreamSink`. All tasks of a connector append to one file: a batch is one write, so lines do not
-    mix.
+    """The task of `FileStreamSink`. All tasks of a connector append
+    to one file: a batch is one write, so lines do not mix.
     """
 
     uses_keys = False

@@ -2,8 +2,8 @@
 
 Owns the connector and its config keys, in Connect's names and texts. The task: `task`.
 
-Departure from Connect: positions are always bytes. Connect mixes bytes and characters, so its position is wrong after
-multi-byte text.
+Departure from Connect: positions are always bytes. Connect mixes
+bytes and characters, so its position is wrong after multi-byte text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The task of `FileStreamSource`: reads the lines that are appended to one file.
 
-Owns reading, splitting lines and the position. Invariant: only complete lines are sent, and the position is the byte
-after the last of them.
+Owns reading, splitting lines and the position. Invariant: only complete
+lines are sent, and the position is the byte after the last of them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from herdmesh.connectors.file_stream.source.connector import FileStreamSource
 from herdmesh.sdk import Config, ConfigError, OffsetsLost, Schema, SourceBatch, SourceTask, SourceTaskContext
 
 READ_BYTES = 524_288
-"""Bytes of one read. With a megabyte a line costs half as much again, because the allocator returns such blocks to the
-system each time.
+"""Bytes of one read. With a megabyte a line costs half as much again,
+because the allocator returns such blocks to the system each time.
 """
 WAKE_AFTER_MS = 1_000
 

@@ -1,5 +1,5 @@
-"""CSV format: a header, then one line per record; the order of columns is the order in which fields first appear in the
-file.
+"""CSV format: a header, then one line per record; the order of
+columns is the order in which fields first appear in the file.
 
 Owns the file's content; the cells: `values.cells` with a schema, `values.columns` without. Texts are quoted, so that
 an empty text (`""`) differs from null (nothing); bytes are Base64, nested objects and arrays JSON.

@@ -25,7 +25,7 @@ class Nulls:
 
 
 def nulls_of(values: Sequence[Any], schema: Schema | None) -> Nulls | None:
-    """Return the piece if all values are tombstones without a schema, else None; with a schema, tombstones belong to
-    the schema's piece.
+    """Return the piece if all values are tombstones without a schema,
+    else None; with a schema, tombstones belong to the schema's piece.
     """
     return Nulls(len(values)) if schema is None and set(map(type, values)) == _NULL else None

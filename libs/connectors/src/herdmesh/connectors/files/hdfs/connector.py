@@ -1,5 +1,5 @@
-"""`Hdfs3SinkConnector` of Confluent (`io.confluent.connect.hdfs3`), and its predecessor, with settings translated to
-`FileSink`'s.
+"""`Hdfs3SinkConnector` of Confluent (`io.confluent.connect.hdfs3`),
+and its predecessor, with settings translated to `FileSink`'s.
 
 Owns the keys about Hadoop. The shared keys of Confluent's storage sinks: `confluent_settings`.
 """

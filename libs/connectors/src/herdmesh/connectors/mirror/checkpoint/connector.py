@@ -1,8 +1,8 @@
-"""`MirrorCheckpointConnector`: writes checkpoints, the offsets of the source's consumer groups in the
-copied topics.
+"""`MirrorCheckpointConnector`: writes checkpoints, the offsets
+of the source's consumer groups in the copied topics.
 
-Owns finding the groups and assigning them to tasks. Keys: `settings`; the task: `task`; the translation:
-`offset_translation`.
+Owns finding the groups and assigning them to tasks. Keys:
+`settings`; the task: `task`; the translation: `offset_translation`.
 
 Invariant: the groups assigned are those of the last discovery, so two consecutive task sets differ only by groups that
 the source has gained or lost.
@@ -79,8 +79,8 @@ class MirrorCheckpointConnector(EmittingConnector[CheckpointSettings]):
 
 
 def _found(settings: CheckpointSettings) -> list[str]:
-    """Return the groups with an offset in a copied topic. Raises RetriableError while the source is
-    unreachable.
+    """Return the groups with an offset in a copied topic.
+    Raises RetriableError while the source is unreachable.
     """
     found: list[str] = []
     for group in filter(settings.has_group, settings.source.groups()):

@@ -165,7 +165,7 @@ def client_problems_of(config: Config) -> list[ConfigError]:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Return a warning, with the reason, for every key without the effect that its value asks for; for a refused
+    """Return a warning, with the reason, for every key without the effect that its value requests; for a refused
     config, the unknown keys.
     """
     found: list[FieldViolation] = []

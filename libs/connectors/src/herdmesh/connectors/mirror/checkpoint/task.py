@@ -100,8 +100,8 @@ class MirrorCheckpointTask(SourceTask):
         return found
 
     def _told_before(self, like: Checkpoint) -> Checkpoint | None:
-        """Return the checkpoint that an earlier run wrote for the same group and partition; None = none, or its offset
-        is not Herdmesh's.
+        """Return the checkpoint that an earlier run wrote for the same group
+        and partition; None = none, or its offset is not Herdmesh's.
         """
         offset = self._context.committed_offset(source_partition(like)) or {}
         upstream, downstream = offset.get("upstreamOffset"), offset.get("downstreamOffset")

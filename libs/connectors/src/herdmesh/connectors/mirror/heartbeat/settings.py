@@ -73,7 +73,7 @@ def settings_of(config: Config) -> HeartbeatSettings:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Return a warning, with the reason, for every key without the effect that its value asks for."""
+    """Return a warning, with the reason, for every key without the effect that its value requests."""
     return [
         *source_settings.converter_warnings(config),
         *warned_settings(

@@ -1,8 +1,8 @@
 """`MirrorSourceConnector`: copies topics of another Kafka cluster to the workers' cluster, byte by byte.
 
-Owns finding partitions and assigning them to tasks, and the schedule of syncing settings of copies (`topic_settings`).
-Keys: `settings`; names: `topic_naming`. The task is in another module, `task`, so that a worker that only validates
-creates no client.
+Owns finding partitions and assigning them to tasks, and the schedule of syncing
+settings of copies (`topic_settings`). Keys: `settings`; names: `topic_naming`. The task
+is in another module, `task`, so that a worker that only validates creates no client.
 
 Invariant: the partitions assigned are those of the last discovery, so two consecutive task sets differ only by
 partitions that the source has gained or lost.

@@ -50,8 +50,8 @@ class OffsetSyncs:
         self._ask_at_s = 0.0
 
     def begin(self, partitions: Iterable[PartitionId], context: SourceTaskContext) -> None:
-        """Create the syncs' topic and read the ends of the copies; called before the first record, when the
-        copies exist.
+        """Create the syncs' topic and read the ends of the copies;
+        called before the first record, when the copies exist.
         """
         settings, self._partitions = self._settings, list(partitions)
         try:
@@ -131,8 +131,8 @@ class OffsetSyncs:
                 time.sleep(_KNOWN_PAUSE_S)
 
     def _made_again(self, partitions: Iterable[PartitionId]) -> list[PartitionId]:
-        """Return the task's partitions whose copies were recreated since the last call. Queries the topics of
-        `partitions`.
+        """Return the task's partitions whose copies were recreated
+        since the last call. Queries the topics of `partitions`.
         """
         topics = {self._remote(topic): topic for topic, _ in partitions}
         with waits.on(kafka(self._settings.target.bootstrap_servers), "to tell the ids of copies"):

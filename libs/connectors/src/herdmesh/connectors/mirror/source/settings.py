@@ -230,8 +230,8 @@ def _no_configs(values: Mapping[str, Any]) -> str:
 
 
 def _no_syncs(config: Config, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the reason why no offset syncs are written, and the key that causes it; empty = they are
-    written.
+    """Return the reason why no offset syncs are written,
+    and the key that causes it; empty = they are written.
     """
     if not values[EMIT]:
         return f"{EMIT} is false", EMIT
@@ -264,7 +264,7 @@ def _syncs(config: Config, values: Mapping[str, Any], naming: Naming) -> tuple[S
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Return a warning, with the reason, for every key without the effect that its value asks for; for a refused
+    """Return a warning, with the reason, for every key without the effect that its value requests; for a refused
     config, the unknown keys.
     """
     try:

@@ -1,9 +1,9 @@
 """Start positions of a mirror's task in the source's partitions, and the source offsets that it stores.
 
-Owns the stored offset: MirrorMaker's own (`{"offset": 41}`, the last copied record), and `topic_id` beside it, Kafka's
-id of the source topic, which Java's MirrorMaker ignores. By that id a deleted and recreated topic is distinguished from
-the earlier one, whose offsets do not apply to its records. Owns the meaning of `auto.offset.reset` here. Reading:
-`task`.
+Owns the stored offset: MirrorMaker's own (`{"offset": 41}`, the last copied record), and
+`topic_id` beside it, Kafka's id of the source topic, which Java's MirrorMaker ignores. By
+that id a deleted and recreated topic is distinguished from the earlier one, whose offsets
+do not apply to its records. Owns the meaning of `auto.offset.reset` here. Reading: `task`.
 
 No two topics have the same id. So if the id is unchanged after records were read, the records belong to this topic:
 `vouched` checks that before each commit.
@@ -34,8 +34,8 @@ _log = logging.getLogger(__name__)
 
 
 class Places:
-    """Positions of one task. `stored`: returns the stored offset of a partition. Raises OffsetsLost for an offset that
-    is not a mirror's.
+    """Positions of one task. `stored`: returns the stored offset of a
+    partition. Raises OffsetsLost for an offset that is not a mirror's.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class Places:
         return places | begun, begun if self._reset.depends_on_time else {}
 
     def anew(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
-        """Return the start of these partitions by `auto.offset.reset`, without deleted ones. Queries the source. Raises
-        like `begin`.
+        """Return the start of these partitions by `auto.offset.reset`,
+        without deleted ones. Queries the source. Raises like `begin`.
         """
         asked = list(partitions)
         begins_ms = self._reset.begins_ms(int(time.time() * 1000))

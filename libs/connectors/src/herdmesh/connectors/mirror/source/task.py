@@ -1,5 +1,5 @@
-"""Task of `MirrorSourceConnector`: reads partitions of the source cluster and passes their records on
-unchanged.
+"""Task of `MirrorSourceConnector`: reads partitions of the
+source cluster and passes their records on unchanged.
 
 Owns the position in each partition; `offset_syncs` writes the records' offsets at the target. A batch belongs to one
 partition and goes to the partition of the same number, with the keys, values, headers and timestamps that were read.
@@ -81,8 +81,8 @@ class MirrorSourceTask(SourceTask):
         return batch
 
     def may_commit(self) -> bool:
-        """False for records that may belong to a recreated topic, because their offsets would be of its
-        predecessor.
+        """False for records that may belong to a recreated topic,
+        because their offsets would be of its predecessor.
         """
         self._is_disowned |= not self._places.vouched()
         return not self._is_disowned
@@ -104,9 +104,9 @@ class MirrorSourceTask(SourceTask):
             self._syncs.close()
 
     def _opened(self) -> Reader:
-        """Open the reader. A start at the end, or at a time, is resolved once and stored as an offset, so that records
-        that arrive while the task is idle are not skipped. A deleted partition gets none, and a later run resolves it
-        again.
+        """Open the reader. A start at the end, or at a time, is resolved once and stored
+        as an offset, so that records that arrive while the task is idle are not
+        skipped. A deleted partition gets none, and a later run resolves it again.
         """
         places, stored = self._places.begin()
         # Create the reader first, because it fetches while the topics are created.
@@ -122,8 +122,8 @@ class MirrorSourceTask(SourceTask):
         return reader
 
     def _begin_anew(self, reader: Reader, topics: set[str], unsure: set[str]) -> None:
-        """Restart recreated topics by `auto.offset.reset`; the next run does it if records of unknown origin
-        were handed over.
+        """Restart recreated topics by `auto.offset.reset`; the next
+        run does it if records of unknown origin were handed over.
         """
         self._is_disowned |= self._is_open and bool(unsure)
         if not topics or self._is_disowned:

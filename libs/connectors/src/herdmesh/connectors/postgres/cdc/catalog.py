@@ -145,8 +145,8 @@ def published(connection: Connection, settings: CdcSettings) -> list[Published]:
 
 
 def find_slot(connection: Connection, settings: CdcSettings) -> Slot | None:
-    """Return the slot; None = it does not exist. Raises ConfigError for a slot of another kind, OffsetsLost for a slot
-    whose log is lost.
+    """Return the slot; None = it does not exist. Raises ConfigError for
+    a slot of another kind, OffsetsLost for a slot whose log is lost.
     """
     name = settings.slot
     with errors_translated("the replication slots cannot be read", field=SLOT):
@@ -313,8 +313,8 @@ class _Types:
         return {oid: tuple(row[6]) for oid, row in self._rows.items() if row[6]}
 
     def resolved(self, oid: int, modifier: int) -> PgType:
-        """Return the type, with a domain resolved to its base type. A deleted type is unknown, and so becomes
-        text.
+        """Return the type, with a domain resolved to its base
+        type. A deleted type is unknown, and so becomes text.
         """
         row = self._rows.get(oid)
         if row is None:

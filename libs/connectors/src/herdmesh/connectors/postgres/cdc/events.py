@@ -1,7 +1,7 @@
 """Batches of records in Debezium's form, from chunks of changes and from snapshot rows.
 
-Owns the envelopes, tombstones and heartbeats, and the offset of each batch. The rows of a table: `tables`; offsets:
-`position`.
+Owns the envelopes, tombstones and heartbeats, and the offset of
+each batch. The rows of a table: `tables`; offsets: `position`.
 
 A chunk becomes one batch of records and one of tombstones for each of its tables. Any of them may be the last one
 committed before a crash, so all but the last carry the chunk's start and the progress of each table beyond it.
@@ -73,8 +73,8 @@ class Events:
         self._loosened: dict[str, tuple[Table, Table]] = {}
 
     def of_chunk(self, chunk: Chunk) -> Iterator[SourceBatch]:
-        """Yield the batches of a chunk, in order; none if it has no records. Raises DataError for an invalid
-        value.
+        """Yield the batches of a chunk, in order; none if it has
+        no records. Raises DataError for an invalid value.
         """
         parts: list[tuple[TableChanges, bool]] = []
         for changes in chunk.tables:

@@ -69,8 +69,8 @@ class Trees:
                 self._children.setdefault(one.parent, []).append(one)
 
     def wanted(self, chosen: Chosen, *, via_root: bool) -> Wanted:
-        """Return the intended content of a publication. `via_root`: if a table and its partitions are captured, send it
-        under the table's name.
+        """Return the intended content of a publication. `via_root`: if a table
+        and its partitions are captured, send it under the table's name.
         """
         found = Wanted()
         for one in self._relations.values():

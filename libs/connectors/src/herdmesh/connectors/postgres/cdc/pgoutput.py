@@ -108,8 +108,8 @@ class Change(NamedTuple):
     """INSERT, UPDATE or DELETE."""
     relation: int
     old: Row | None
-    """The row before the change: whole, or with nulls for all columns outside of the replica identity, or
-    unknown.
+    """The row before the change: whole, or with nulls for all
+    columns outside of the replica identity, or unknown.
     """
     old_is_whole: bool
     new: Row | None

@@ -26,14 +26,14 @@ from herdmesh.sdk import DataError
 LSN_COMMIT, LSN, LSN_PROC, TX_ID, TS_USEC = "lsn_commit", "lsn", "lsn_proc", "txId", "ts_usec"
 TX_EVENTS, AHEAD, SNAPSHOT = "tx_events", "ahead", "snapshot"
 _SNAPSHOT_DONE = ("last_snapshot_record", "snapshot_completed")
-"""Debezium's additions to the offset of a snapshot's last record; the later name is that of its
-version 3.
+"""Debezium's additions to the offset of a snapshot's
+last record; the later name is that of its version 3.
 """
 
 
 class Position(NamedTuple):
-    """All transactions whose commit is before `lsn` are done, and `events` changes of the transaction that
-    commits there.
+    """All transactions whose commit is before `lsn` are done, and
+    `events` changes of the transaction that commits there.
 
     Ordered like changes: a change is identified by the commit of its transaction, and its number in it from 1.
     """

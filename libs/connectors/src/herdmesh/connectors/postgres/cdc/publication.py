@@ -1,5 +1,5 @@
-"""Publication of a CDC source: creating and completing it, and checking that it sends the captured
-tables.
+"""Publication of a CDC source: creating and completing
+it, and checking that it sends the captured tables.
 
 Owns its statements and the errors when they are not possible. The choice of tables: `partition_trees`; the captured
 tables that result: `catalog.published`.
@@ -134,8 +134,8 @@ def _check_option(settings: CdcSettings, wanted: Wanted, *, via_root: bool) -> N
 def _check_names(
     connection: Connection, settings: CdcSettings, trees: Trees, wanted: Wanted, captured: Collection[int]
 ) -> None:
-    """Check that no partitioned table is sent under a name that the config does not capture while it
-    captures another.
+    """Check that no partitioned table is sent under a name that
+    the config does not capture while it captures another.
     """
     members = {oid for (oid,) in connection.execute(_MEMBERS, {"name": settings.publication}).fetchall()}
     for root in wanted.roots:

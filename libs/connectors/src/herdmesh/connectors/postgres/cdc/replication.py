@@ -154,8 +154,8 @@ class Replication:
         raise _error_of(result, "the stream ended")
 
     def _notice_silence(self) -> None:
-        """Send a status request to a silent server: an idle server is indistinguishable from a hanging one for up to
-        half a minute.
+        """Send a status request to a silent server: an idle server is
+        indistinguishable from a hanging one for up to half a minute.
         """
         now_s = time.monotonic()
         if not self._is_silent:

@@ -329,7 +329,7 @@ def settings_of(config: Config) -> CdcSettings:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Return a warning, with the reason, for every key without the effect that its value asks for."""
+    """Return a warning, with the reason, for every key without the effect that its value requests."""
     found: list[FieldViolation] = []
     known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, *_NOT_BUILT, "name", "task.class"}
     for name in config:
@@ -342,7 +342,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
 
 
 def not_built(config: Config) -> list[ConfigError]:
-    """Return an error for every key that asks for an unsupported feature."""
+    """Return an error for every key that requests an unsupported feature."""
     found: list[ConfigError] = []
     for name, value in config.items():
         accepted = _NOT_BUILT.get(name)

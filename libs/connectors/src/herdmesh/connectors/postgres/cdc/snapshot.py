@@ -3,12 +3,12 @@
 Owns reading the rows: in one transaction, with the snapshot that was exported when the slot was created, by COPY.
 `events` makes the records.
 
-A statement that rewrites a table (ALTER TABLE of a type, TRUNCATE) hides its rows from older snapshots. So the file of
-each table is noted at the start of the snapshot. If the table has another file when it is read, the snapshot starts
-again.
+A statement that rewrites a table (ALTER TABLE of a type, TRUNCATE) hides its rows
+from older snapshots. So the file of each table is noted at the start of the
+snapshot. If the table has another file when it is read, the snapshot starts again.
 
-Invariant: the rows are those of all transactions that committed before the snapshot's place in the log, and of no
-other.
+Invariant: the rows are those of all transactions that committed
+before the snapshot's place in the log, and of no other.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ much the tables are mixed. It ends before any message that would break the order
 2. a change of a key whose tombstone is in the chunk: tombstones go after all records of their table;
 3. a truncation of a table with changes in the chunk: its record has no key.
 
-Invariant: changes of a table stay in their order; the tombstone of a key stays after its deletion and before the key's
-next record.
+Invariant: changes of a table stay in their order; the tombstone of
+a key stays after its deletion and before the key's next record.
 """
 
 from __future__ import annotations
@@ -297,8 +297,8 @@ def _completed(change: Change) -> Change:
 
 
 def _replaced_key(table: Table, change: Change) -> tuple[Cell, ...] | None:
-    """Return the key before an update that changed it. An unknown key did not change, or the server would
-    have sent it.
+    """Return the key before an update that changed it. An unknown
+    key did not change, or the server would have sent it.
     """
     if change.kind != UPDATE or change.old is None or change.new is None or not table.key_columns:
         return None

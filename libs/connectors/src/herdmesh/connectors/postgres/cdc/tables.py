@@ -104,8 +104,8 @@ class EventColumn:
         ]  # fmt: skip
 
     def key_values(self, table: str, cells: Sequence[Cell]) -> list[Any]:
-        """Convert the values of the column for keys. Raises like `values`, and DataError for a value that was
-        not sent.
+        """Convert the values of the column for keys. Raises like
+        `values`, and DataError for a value that was not sent.
         """
         kinds = set(map(type, cells))
         if Toast in kinds:
@@ -214,11 +214,11 @@ def table_of(relation: Relation, facts: Facts, settings: CdcSettings) -> Table:
 
 
 def check_topics(tables: Iterable[tuple[str, str]], settings: CdcSettings) -> None:
-    """Refuse two tables, by schema and name, whose changes would go to one topic, where consumers could
-    not distinguish them.
+    """Refuse two tables, by schema and name, whose changes would
+    go to one topic, where consumers could not distinguish them.
 
-    Characters that a topic name cannot have become underscores, and a dot in a name looks like the one between schema
-    and table.
+    Characters that a topic name cannot have become underscores, and
+    a dot in a name looks like the one between schema and table.
 
     Raises:
         ConfigError: with both.
@@ -246,9 +246,9 @@ def _column(
 
 
 def _key_places(relation: Relation, facts: Facts) -> list[int]:
-    """Return the places of the primary key's columns; of the index, if that is the replica identity, because a deleted
-    row has only these. The catalog may have a later primary key than the relation, which then counts. A key has no
-    nulls.
+    """Return the places of the primary key's columns; of the index, if that is the
+    replica identity, because a deleted row has only these. The catalog may have
+    a later primary key than the relation, which then counts. A key has no nulls.
     """
     names = facts.primary_key
     told = tuple(column.name for column in relation.columns if column.is_key)

@@ -63,8 +63,8 @@ _WAIT_FOR_NEXT_S = 0.002
 _POLL_S_MAX = 1.0
 """Maximum time for which a poll reads changes that produce no records."""
 _MOVE_S = 30.0
-"""Interval at which the offset of a database without captured changes moves, so that its log can be
-discarded.
+"""Interval at which the offset of a database without
+captured changes moves, so that its log can be discarded.
 """
 _SILENT_S = 2.0
 """A server that sent nothing for this time has sent everything."""
@@ -216,8 +216,8 @@ class CdcSourceTask(SourceTask):
         return self._stored
 
     def _kept(self, connection: Connection) -> Generator[str, None, tuple[Stored | None, Slot | None]]:
-        """Return the stored offset and the slot, if the slot has everything from there on; None for what must
-        begin anew.
+        """Return the stored offset and the slot, if the slot has
+        everything from there on; None for what must begin anew.
         """
         settings, stored = self._settings, self._stored
         try:
@@ -337,8 +337,8 @@ class CdcSourceTask(SourceTask):
                 patience_s = time.monotonic() + _PATIENCE_S
 
     def _fill(self, assembler: Assembler, replication: Replication, held: Frame | None) -> Frame | None:
-        """Add messages to the chunk until it is full, or no more arrive. Returns a message that belongs to the
-        next chunk.
+        """Add messages to the chunk until it is full, or no more
+        arrive. Returns a message that belongs to the next chunk.
         """
         if held is not None and not assembler.take(held.lsn, held.data):
             raise AssertionError("a message that an empty chunk does not take")

@@ -1,7 +1,7 @@
 """Parser of PostgreSQL's text forms of dates, times, intervals, arrays and hstores.
 
-Owns the forms that a session with `SESSION` prints: ISO dates, UTC, ISO 8601 intervals. In an event:
-`types`.
+Owns the forms that a session with `SESSION` prints: ISO
+dates, UTC, ISO 8601 intervals. In an event: `types`.
 
 Invariant: a text is read exactly, or it is a DataError that shows it.
 """
@@ -24,8 +24,8 @@ SESSION = {
     "extra_float_digits": "1",
     "lc_monetary": "C",
 }
-"""Session settings for the texts that this module parses; they override those of the user and the
-database.
+"""Session settings for the texts that this module parses;
+they override those of the user and the database.
 """
 DAY_US = 86_400_000_000
 INFINITY = {"infinity": 1, "-infinity": -1}
@@ -41,8 +41,8 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 @lru_cache(maxsize=4_096)
 def days(text: str) -> int:
-    """Return days since 1970 of `2026-11-22`, of years beyond 9999, and of `0044-03-15 BC`. Does not
-    accept infinity.
+    """Return days since 1970 of `2026-11-22`, of years beyond
+    9999, and of `0044-03-15 BC`. Does not accept infinity.
     """
     try:
         return date.fromisoformat(text).toordinal() - _EPOCH_ORDINAL
@@ -74,8 +74,8 @@ def time_us(text: str) -> int:
 
 
 def timestamp_us(text: str) -> int:
-    """Return microseconds since 1970 of `2026-11-22 12:34:56.789`, with or without `BC`. Does not accept
-    infinity.
+    """Return microseconds since 1970 of `2026-11-22 12:34:56.789`,
+    with or without `BC`. Does not accept infinity.
     """
     day, _, time = text.partition(" ")
     if time.endswith(" BC"):
@@ -84,8 +84,8 @@ def timestamp_us(text: str) -> int:
 
 
 def zoned_timestamp(text: str) -> str:
-    """Convert `2026-11-22 12:34:56.789+00` to `2026-11-22T12:34:56.789Z`, the form of Java's ISO_OFFSET_DATE_TIME.
-    Infinity is unchanged.
+    """Convert `2026-11-22 12:34:56.789+00` to `2026-11-22T12:34:56.789Z`,
+    the form of Java's ISO_OFFSET_DATE_TIME. Infinity is unchanged.
     """
     if text in INFINITY:
         return text

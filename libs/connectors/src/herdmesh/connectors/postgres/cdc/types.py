@@ -1,5 +1,5 @@
-"""Conversion of column values to event values: Debezium's schemas, and readers of columns of the
-server's texts.
+"""Conversion of column values to event values: Debezium's
+schemas, and readers of columns of the server's texts.
 
 Owns the one table of types. The texts' forms: `text_forms`. The columns of a table: `catalog`.
 
@@ -33,8 +33,8 @@ Read = Callable[[Sequence[bytes]], list[Any]]
 """Function from a column of texts without nulls to values."""
 
 _INFINITE = {1: 9_223_372_036_825_200_000, -1: -9_223_372_036_832_400_000}
-"""The Java driver's values for infinite timestamps, in milliseconds; Debezium's microseconds have the
-same numbers.
+"""The Java driver's values for infinite timestamps, in
+milliseconds; Debezium's microseconds have the same numbers.
 """
 _INFINITE_DAYS = {1: (1 << 31) - 1, -1: -(1 << 31)}
 _MONTH_US = 2_629_800_000_000
@@ -51,8 +51,8 @@ class EventReading:
     schema: Schema
     read: Read
     empty: Any
-    """Replaces the missing value of a required column: in the row before a change, of which only the key
-    is known.
+    """Replaces the missing value of a required column: in the
+    row before a change, of which only the key is known.
     """
     unchanged: Any = None
     """Replaces a large value that was not sent because it did not change; None = the server always sends it."""
@@ -197,16 +197,16 @@ def _timestamp_us(text: str) -> int:
 
 
 def _timestamp_of_connect(text: str) -> JavaDate:
-    """Return milliseconds; infinity has the value that `PostgresSource` writes and `PostgresSink` reads as
-    infinity.
+    """Return milliseconds; infinity has the value that
+    `PostgresSource` writes and `PostgresSink` reads as infinity.
     """
     infinite = text_forms.INFINITY.get(text)
     return JavaDate(text_forms.timestamp_us(text) // 1_000 if infinite is None else _INFINITE[infinite])
 
 
 def _temporal(type: PgType, modes: Modes) -> EventReading:
-    """Return the conversion of a temporal type. Its modifier is the number of second digits; without one
-    it has six.
+    """Return the conversion of a temporal type. Its modifier
+    is the number of second digits; without one it has six.
     """
     in_ms = 0 <= type.typmod <= 3
     connect = modes.times == "connect"

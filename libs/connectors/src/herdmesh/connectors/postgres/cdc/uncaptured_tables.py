@@ -1,9 +1,9 @@
-"""Warnings about tables that a config names, or seems to name, and that are not captured; logged when
-a run begins.
+"""Warnings about tables that a config names, or seems to
+name, and that are not captured; logged when a run begins.
 
-Owns two warnings: about names in `table.include.list` without a table that has changes in the log, and about tables
-that inherit from a captured one: a query of the captured table finds their rows, but the log has them under the
-children's names.
+Owns two warnings: about names in `table.include.list` without a table that has
+changes in the log, and about tables that inherit from a captured one: a query of the
+captured table finds their rows, but the log has them under the children's names.
 
 Invariant: changes nothing.
 """

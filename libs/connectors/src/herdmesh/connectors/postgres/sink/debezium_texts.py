@@ -102,8 +102,8 @@ def _time(unit_ns: int) -> Write:
 
 
 def _zoned(value: str) -> str:
-    """Convert a zoned timestamp: `-0043-03-15T12:00:00Z` is 44 BC to PostgreSQL; `+10000-...` has no sign
-    there.
+    """Convert a zoned timestamp: `-0043-03-15T12:00:00Z` is
+    44 BC to PostgreSQL; `+10000-...` has no sign there.
     """
     found = _ZONED.fullmatch(value)
     if found is None:
@@ -140,8 +140,8 @@ def _point(value: Struct) -> str:
 
 
 def _hstore(value: Any) -> str:
-    """Format a map, a JSON object, or a text that is an hstore already. Raises DataError for members other than texts
-    and nulls.
+    """Format a map, a JSON object, or a text that is an hstore already.
+    Raises DataError for members other than texts and nulls.
     """
     if isinstance(value, str):
         if not value.startswith("{"):

@@ -22,16 +22,16 @@ import psycopg
 from psycopg import errors
 
 ROWS_MIN = 200
-"""Minimum rows for an attempt: for fewer the proof and a failed attempt would cost more than the COPY
-saves.
+"""Minimum rows for an attempt: for fewer the proof and
+a failed attempt would cost more than the COPY saves.
 """
 _PAUSE_MIN, _PAUSE_MAX = 4, 64
 """Minimum and maximum number of batches without an attempt, after failures."""
 #: Violations that make this COPY fail and that a merge may avoid; the merge decides.
 _REFUSALS = (errors.UniqueViolation, errors.ExclusionViolation)
 _CHANGED = ("0A", "42")
-"""Classes of errors when the table does not accept COPY any more, or a column, privilege or index has
-changed.
+"""Classes of errors when the table does not accept COPY
+any more, or a column, privilege or index has changed.
 """
 
 

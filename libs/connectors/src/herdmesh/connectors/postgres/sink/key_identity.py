@@ -139,8 +139,8 @@ def _of_uuids(_column: KeyColumn, values: Sequence[Any], texts: Texts) -> Tokens
 
 
 def _are_usual_uuids(texts: Texts) -> bool:
-    """Return whether all have PostgreSQL's form of a uuid. Checks all texts at once, in a tenth of the
-    time of one by one.
+    """Return whether all have PostgreSQL's form of a uuid. Checks
+    all texts at once, in a tenth of the time of one by one.
     """
     try:
         joined = "\n".join([*cast("list[str]", texts), ""])

@@ -1,7 +1,7 @@
 """Ledger table of a PostgreSQL sink, and the sessions of its owners.
 
-Owns creating the ledger table, terminating sessions of finished runs, and altering offsets. The meaning of its rows:
-`engine.sql_ledger`.
+Owns creating the ledger table, terminating sessions of finished runs,
+and altering offsets. The meaning of its rows: `engine.sql_ledger`.
 
 A session carries its run's name (`application_name`), and a ledger row the run that owns it. So the new owner of a
 partition finds the sessions of the previous run and terminates them: a session suspended in a transaction (a frozen
@@ -44,8 +44,8 @@ def session_name(run_id: str) -> str:
 
 
 def ledger_of(session: Callable[[], Connection], table: TableName, connector: str, owner: str) -> SqlLedger:
-    """Return the connector's ledger. `session`: returns the connection to use, which may change between
-    calls.
+    """Return the connector's ledger. `session`: returns the
+    connection to use, which may change between calls.
     """
 
     def execute(statement: str, parameters: Sequence[Any]) -> Any:

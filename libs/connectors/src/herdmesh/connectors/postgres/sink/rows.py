@@ -1,5 +1,5 @@
-"""Conversion of a batch of records to rows: the columns of a record, and the rows to write, in which
-order.
+"""Conversion of a batch of records to rows: the columns
+of a record, and the rows to write, in which order.
 
 Owns `pk.mode`, `pk.fields`, `fields.whitelist`, tombstones, and the order of writes to one row. Pure: knows no
 database; texts of values: `texts`; equal keys: `key_identity`; tables: `tables`.

@@ -161,8 +161,8 @@ class TableName:
     """A table's name in the config or a topic."""
 
     schema: str
-    """Empty: the first schema in the connection's search path that has the table, or, for a new table,
-    that allows it.
+    """Empty: the first schema in the connection's search path
+    that has the table, or, for a new table, that allows it.
     """
     table: str
 
@@ -234,7 +234,7 @@ def sink_settings(config: Config) -> SinkSettings:
 
 
 def not_built(config: Config) -> list[ConfigError]:
-    """Return an error for every key of other JDBC sinks that asks for other rows than this one writes."""
+    """Return an error for every key of other JDBC sinks whose effect would be other rows than this sink writes."""
     return [
         ConfigError.for_value(key, text, f"not built here: {does}", fix=fix)
         for key, (same, does, fix) in _OTHERWISE.items()
@@ -297,8 +297,8 @@ def _zone_of(field: str, value: Any) -> tzinfo:
 
 
 def _parts_of(text: str) -> list[str]:
-    """Split a name at dots; each part may be quoted, as in Java. A part is empty if its quote is not closed, or text
-    follows the quote.
+    """Split a name at dots; each part may be quoted, as in Java. A part
+    is empty if its quote is not closed, or text follows the quote.
     """
     parts: list[str] = []
     while found := _PART.match(text):

@@ -115,8 +115,8 @@ class TableColumn:
     base: str
     """Its type in SQL, with a domain resolved to its base type."""
     compared_as: str
-    """A cast to that type if the column has a domain type: not all types have operators that accept their
-    domains.
+    """A cast to that type if the column has a domain type:
+    not all types have operators that accept their domains.
     """
     delimiter: str
     """Separator of elements, if it is an array."""
@@ -161,16 +161,16 @@ def looked_up(connection: Connection, name: TableName) -> Table | None:
 
 
 def called_alike(connection: Connection, name: TableName) -> str:
-    """Return the SQL name of a table whose name differs only in case; "" = there is none. Raises
-    psycopg.Error.
+    """Return the SQL name of a table whose name differs only
+    in case; "" = there is none. Raises psycopg.Error.
     """
     row = connection.execute(_ALIKE, (name.table, name.schema, name.schema)).fetchone()
     return "" if row is None else row[0]
 
 
 def _column(row: Sequence[Any], is_utf8: bool) -> TableColumn:
-    """Build a column from a row of `_COLUMNS`, without the name. A server with another encoding may treat
-    two texts as one.
+    """Build a column from a row of `_COLUMNS`, without the name.
+    A server with another encoding may treat two texts as one.
     """
     *plain, type_name, typmod, compares_bytes, collate, equals, base, compared_as, delimiter = row
     key = KeyType(type_name, typmod, compares_bytes and is_utf8)

@@ -104,8 +104,8 @@ class Tables:
                 self._stages.clear()
 
     def statements(self, topic: str, shape: Shape) -> Statements:
-        """Return the statements that write rows of the shape to the topic's table; creates or evolves the
-        table as configured.
+        """Return the statements that write rows of the shape to the
+        topic's table; creates or evolves the table as configured.
 
         Raises:
             ConfigError: the table is missing, and the config forbids creating it, or it is not possible.
@@ -171,8 +171,8 @@ class Tables:
         return table
 
     def _name_of(self, topic: str) -> TableName:
-        """Return the table's name. Raises ConfigError; DataError if only a transformation can have made the
-        record's topic.
+        """Return the table's name. Raises ConfigError; DataError if
+        only a transformation can have made the record's topic.
         """
         try:
             return self._settings.table_of(topic)
@@ -292,8 +292,8 @@ class Tables:
         return replace(made, copy=copy, merge=merge, clear=clear, straight="", proof="", absent=absent)
 
     def _stage(self, columns: tuple[tuple[str, str], ...]) -> str:
-        """Return a temporary table with these columns, in this order, and without constraints, which the
-        target table has.
+        """Return a temporary table with these columns, in this order,
+        and without constraints, which the target table has.
         """
         stage = self._stages.get(columns)
         if stage is None:

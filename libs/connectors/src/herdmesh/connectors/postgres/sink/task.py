@@ -1,8 +1,8 @@
 """Task of `PostgresSink`: each batch is one transaction, with the ledger's row in it.
 
-Owns the session, the transactions, and finding the records of a batch that the server refuses. Rows: `rows`; their
-text: `texts`; tables and statements: `tables`; when upserts are copied directly: `direct_copy`; the ledger: `ledger`,
-`engine.sql_ledger`.
+Owns the session, the transactions, and finding the records of a batch that the server
+refuses. Rows: `rows`; their text: `texts`; tables and statements: `tables`; when
+upserts are copied directly: `direct_copy`; the ledger: `ledger`, `engine.sql_ledger`.
 
 A batch is first written as a whole. If the server refuses a value or a constraint, the transaction is restarted and
 the batch is bisected, each half under a savepoint, until the refused records are found: they are reported as bad
@@ -61,8 +61,8 @@ from herdmesh.sdk import (
 )
 
 IDLE_TIMEOUT = b"SET idle_in_transaction_session_timeout = '90s'"
-"""The server ends a session that is idle in a transaction for this time; waiting for dead letters in
-one takes up to 60 s.
+"""The server ends a session that is idle in a transaction for
+this time; waiting for dead letters in one takes up to 60 s.
 """
 PLAIN_MONEY = b"SET lc_monetary = 'C'"
 """1234.50 is 1,234.5 to `money`, and not 123,450, whatever the database's language."""
@@ -272,8 +272,8 @@ class PostgresSinkTask(LedgerSinkTask):
             self._halve(connection, batch, places[middle:], refused, used)
 
     def _prepared(self, batch: SinkBatch, places: Sequence[int], refused: dict[int, Exception]) -> list[_Group]:
-        """Return the rows of the records at these places, and their texts. Records that cannot be rows are
-        added to `refused`.
+        """Return the rows of the records at these places, and their
+        texts. Records that cannot be rows are added to `refused`.
         """
         found: list[_Group] = []
         try:

@@ -90,8 +90,8 @@ class TextForm:
     zone: tzinfo = UTC
     """Time zone of timestamps."""
     is_float: bool = False
-    """The column, or its elements, are `real` or `double precision`, for which any text of a number is
-    equivalent.
+    """The column, or its elements, are `real` or `double
+    precision`, for which any text of a number is equivalent.
     """
 
     write: Write | None = None
@@ -137,8 +137,8 @@ def texts(values: Sequence[Any], form: TextForm) -> Texts:
 
 
 def are_texts(values: Sequence[Any]) -> bool:
-    """Return whether all values are texts without nulls; in a quarter of the time of checking the type of
-    each.
+    """Return whether all values are texts without nulls; in
+    a quarter of the time of checking the type of each.
     """
     try:
         "".join(values)
@@ -150,8 +150,8 @@ def are_texts(values: Sequence[Any]) -> bool:
 def _check(kinds: set[type], values: Sequence[Any], schema: Schema | None) -> None:
     """Raise DataError for a value that does not have the schema's type, because the column might accept it.
 
-    `kinds`: classes of the values that are not None. The server checks the range of integers, except bytes, which are
-    written to a smallint.
+    `kinds`: classes of the values that are not None. The server checks
+    the range of integers, except bytes, which are written to a smallint.
     """
     if schema is None or schema.name in LOGICAL:
         return

@@ -71,8 +71,8 @@ class Unchanged:
         return found
 
     def _has_no_text(self, column: Sequence[Any]) -> bool:
-        """Return whether none of the texts is in the column, in half the time of a search for each; False =
-        unknown.
+        """Return whether none of the texts is in the column, in
+        half the time of a search for each; False = unknown.
         """
         try:
             return self._set_of_texts.isdisjoint(column)
@@ -103,8 +103,8 @@ class Unchanged:
         return [] if found is None else [found]
 
     def _schemaless_by_type(self) -> dict[type, list[Any]]:
-        """Return the results of schemaless converters for placeholders: bytes and Decimals are Base64 in JSON,
-        structs are maps.
+        """Return the results of schemaless converters for placeholders:
+        bytes and Decimals are Base64 in JSON, structs are maps.
         """
         raw = self._placeholder.raw
         encoded = base64.b64encode(raw).decode()
@@ -127,9 +127,9 @@ class Unchanged:
         return [one for one in lists if len(one) == 1 and type(one[0]) in _NUMBERS and one[0] in self._numbers][:1]
 
     def _schemaless_numbers(self) -> frozenset[float]:
-        """Return the results of decimal.format=NUMERIC for placeholders of Decimals: the FLOAT64 placeholder, and,
-        unless the placeholder is so short that ordinary numbers may equal them, doubles by scale, and for integers the
-        last 64 bits.
+        """Return the results of decimal.format=NUMERIC for placeholders of Decimals: the
+        FLOAT64 placeholder, and, unless the placeholder is so short that ordinary
+        numbers may equal them, doubles by scale, and for integers the last 64 bits.
         """
         number, found = self._placeholder.number, {float(self._placeholder.of(FLOAT64))}
         if len(self._placeholder.raw) >= _NUMBER_BYTES_MIN:

@@ -110,8 +110,8 @@ def serial_column(connection: Connection, table: TableId) -> str:
 
 
 def columns_of_query(connection: Connection, query: str, *, field: str) -> list[SourceColumn]:
-    """Return the columns of a query, all nullable: the server does not report which expressions or outer
-    joins give nulls.
+    """Return the columns of a query, all nullable: the server does
+    not report which expressions or outer joins give nulls.
 
     Raises ConfigError whose field is `field` for a query that the server refuses, and for two columns of one name.
     """

@@ -1,7 +1,7 @@
 """`JdbcSourceConnector` for PostgreSQL: reads tables, or a query, into topics.
 
-Owns finding the tables and assigning them to tasks, and the change sign that shows new rows. Keys: `settings`; the
-task: `task`.
+Owns finding the tables and assigning them to tasks, and the change
+sign that shows new rows. Keys: `settings`; the task: `task`.
 
 Invariant: the tables assigned are those of the last discovery, so two consecutive task sets differ only by tables that
 were created or dropped.
@@ -102,8 +102,8 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
 
 
 def dealt(found: Sequence[TableId], tasks_max: int) -> list[list[TableId]]:
-    """Return the tables of each task, evenly and in order (Java: `ConnectorUtils.groupPartitions`). Each task has at
-    least one table.
+    """Return the tables of each task, evenly and in order (Java:
+    `ConnectorUtils.groupPartitions`). Each task has at least one table.
     """
     return group_partitions(found, min(tasks_max, len(found))) if found else []
 

@@ -9,14 +9,14 @@ from typing import Final
 
 _DAY_US: Final = 86_400_000_000
 MINUS_INFINITY_US: Final = -9_223_372_036_832_400_000_000
-"""The moment of a place after rows with timestamp -infinity: the Java driver's value for it, before
-all others.
+"""The moment of a place after rows with timestamp -infinity:
+the Java driver's value for it, before all others.
 """
 
 
 def moment_sql(moment_us: int) -> str:
-    """Return a moment, in microseconds since 1970, as a `timestamptz` constant; it is exact, which a sum with an
-    interval would not be.
+    """Return a moment, in microseconds since 1970, as a `timestamptz`
+    constant; it is exact, which a sum with an interval would not be.
     """
     if moment_us <= MINUS_INFINITY_US:
         return "(TIMESTAMPTZ '-infinity')"

@@ -77,9 +77,9 @@ class Read:
 
 
 def highest_and_read(connection: Connection, highest: str, source: str, label: str) -> tuple[int, Read] | None:
-    """Return the highest new number, from the query `highest`, and the relations read by a SELECT from `source`, a text
-    for FROM; None = there is no new number. Raises RetriableError when the server is unreachable, ConfigError when it
-    refuses a statement.
+    """Return the highest new number, from the query `highest`, and the relations read by a
+    SELECT from `source`, a text for FROM; None = there is no new number. Raises
+    RetriableError when the server is unreachable, ConfigError when it refuses a statement.
     """
     with errors_translated(f"cannot read {label}"):
         try:
@@ -110,8 +110,8 @@ def writers_of(connection: Connection, read: Read) -> Writers:
 
 
 def still_open(connection: Connection, read: Read, writers: Writers) -> Writers:
-    """Return those of the writers that have not ended. A transaction that was prepared since has another name, so all
-    prepared ones count.
+    """Return those of the writers that have not ended. A transaction that
+    was prepared since has another name, so all prepared ones count.
     """
     if not writers:
         return {}

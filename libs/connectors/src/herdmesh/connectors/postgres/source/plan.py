@@ -1,8 +1,8 @@
 """Plan for reading one table or query: its SQL for each mode, and conversion of rows to batches.
 
-Owns one relation's plan: the selected columns, the start place, the order, and the columns of a batch. When to read:
-`task`; where a batch ends: `sweep`. The connection's time zone must be `db.timezone` (`opened`): a timestamp without a
-zone is compared in it.
+Owns one relation's plan: the selected columns, the start place, the order, and the
+columns of a batch. When to read: `task`; where a batch ends: `sweep`. The connection's
+time zone must be `db.timezone` (`opened`): a timestamp without a zone is compared in it.
 
 Invariant: rows come in the order of their places, so a reader that has a row has all visible ones before it.
 """
@@ -48,8 +48,8 @@ constants is not changed.
 
 
 def opened(settings: SourceSettings) -> Connection:
-    """Open a connection for plans, in the configured time zone, with texts that any server reads. Raises
-    like `connect`.
+    """Open a connection for plans, in the configured time zone,
+    with texts that any server reads. Raises like `connect`.
     """
     connection = connect(settings.connection)
     try:
@@ -75,8 +75,8 @@ class Order:
 
     @property
     def columns(self) -> list[str]:
-        """Return the expressions selected after a row's own columns: its moment and its number, if the mode
-        has them.
+        """Return the expressions selected after a row's own
+        columns: its moment and its number, if the mode has them.
         """
         moment = [f"({self.moment})::timestamptz"] if self.moment else []
         return [*moment, *([f"{self.number}::int8"] if self.number else [])]
@@ -87,8 +87,8 @@ class Order:
         return f" ORDER BY {', '.join(terms)}" if terms else ""
 
     def between(self, after: TablePlace, upto: int | None = None) -> str:
-        """Return the WHERE clause for rows after a place, with numbers up to `upto`, and with moments that are
-        old enough now.
+        """Return the WHERE clause for rows after a place, with numbers
+        up to `upto`, and with moments that are old enough now.
         """
         if self._mode is Mode.BULK:
             return ""
@@ -264,8 +264,8 @@ def _require_type(column: SourceColumn, key: str, relation: Relation, wanted: Ca
 
 
 def _require_not_null(number: SourceColumn | None, moments: Sequence[SourceColumn], relation: Relation) -> None:
-    """Check that a timestamp column is not nullable; of several, one is enough. Columns of a query cannot
-    be checked.
+    """Check that a timestamp column is not nullable; of several,
+    one is enough. Columns of a query cannot be checked.
     """
     if relation.schema_name is None:
         return

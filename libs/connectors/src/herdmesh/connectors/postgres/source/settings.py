@@ -1,5 +1,5 @@
-"""The settings of a PostgreSQL source, from Confluent's JDBC keys, and a warning for each key without
-effect.
+"""The settings of a PostgreSQL source, from Confluent's
+JDBC keys, and a warning for each key without effect.
 
 Owns the keys of this source alone and the rules between keys. Shared keys: `table_source.settings`; the connection's:
 `postgres.connection`. Does not query the server.
@@ -117,8 +117,8 @@ KEYS = ConfigDef(
 )  # fmt: skip
 
 _HIDDEN_WRITERS = ("MATERIALIZED VIEW", "FOREIGN TABLE")
-"""Table types with invisible writers: a materialized view shows the rows committed at its refresh; a foreign table is
-written elsewhere.
+"""Table types with invisible writers: a materialized view shows the
+rows committed at its refresh; a foreign table is written elsewhere.
 """
 _QUOTED = "names are always quoted; a column is found whatever its case"
 _ONE_STATEMENT = "each look at a table is one statement"
@@ -278,7 +278,7 @@ def _numeric_of(values: Mapping[str, Any]) -> NumericMapping:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Return a warning, with the reason, for every key without the effect that its value asks for; for a refused
+    """Return a warning, with the reason, for every key without the effect that its value requests; for a refused
     config, the unknown keys.
     """
     own = {*KEYS.keys, TASK_TABLES, "task.class", INITIAL_MS}

@@ -37,8 +37,8 @@ class SkippedHours:
         return width is not None and width == self._width(other_us) and abs(one_us - other_us) < width
 
     def _width(self, moment_us: int) -> int | None:
-        """Return how far the clock was set forward, in microseconds, if that was shortly before the moment;
-        else None.
+        """Return how far the clock was set forward, in microseconds,
+        if that was shortly before the moment; else None.
         """
         assert self._zone is not None
         try:

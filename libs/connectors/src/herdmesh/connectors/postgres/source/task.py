@@ -145,8 +145,8 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         return None
 
     def _decided(self, connection: Connection, table: _Table, plan: SourcePlan) -> int | None:
-        """Return the number up to which all rows are decided; None = there is no new number, or it is not
-        decided yet.
+        """Return the number up to which all rows are decided; None
+        = there is no new number, or it is not decided yet.
         """
         if table.waiting is None:
             relation = table.relation
@@ -168,8 +168,8 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         return waiting.upto
 
     def _compare(self, connection: Connection, table: _Table, plan: SourcePlan) -> None:
-        """Warn once for each table whose rows were renumbered from 1: they would stay below the place and
-        never be read.
+        """Warn once for each table whose rows were renumbered from
+        1: they would stay below the place and never be read.
         """
         if table.is_compared or table.table is None or table.place.number is None:
             return

@@ -1,8 +1,8 @@
-"""`SparkJdbcSource`: reads tables, or a query, of any database with a JDBC driver, in the task's own
-Spark session.
+"""`SparkJdbcSource`: reads tables, or a query, of any database
+with a JDBC driver, in the task's own Spark session.
 
-Owns the connector. Its keys: `settings`. Its task is in another module, `task`, so that a worker need not import
-pyarrow.
+Owns the connector. Its keys: `settings`. Its task is in another
+module, `task`, so that a worker need not import pyarrow.
 
 Invariant: the connector does not query the database, because that needs a JVM; its tables are those in the config.
 """

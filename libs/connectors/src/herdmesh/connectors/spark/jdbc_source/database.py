@@ -217,8 +217,8 @@ class Database:
             self._roll_back()
 
     def _roll_back(self) -> None:
-        """Roll back the transaction: nothing was written, and an open transaction would show old rows, or
-        block writers.
+        """Roll back the transaction: nothing was written, and an
+        open transaction would show old rows, or block writers.
         """
         with suppress(Exception):  # the next statement reports the error
             if self._java is not None:
@@ -280,8 +280,8 @@ class Rows:
         self._columns = columns
 
     def fetch(self, rows_max: int) -> Any:
-        """Return the next rows as a pyarrow Table; fewer than `rows_max` means that there are no more, and the
-        statement has ended.
+        """Return the next rows as a pyarrow Table; fewer than `rows_max`
+        means that there are no more, and the statement has ended.
         """
         return self._database.next_of(self._label, self._prepared, self._rows, self._columns, rows_max)
 

@@ -1,5 +1,5 @@
-"""Plan for reading one table or query: the SQL for each mode, the place of each row, and conversion of
-rows to batches.
+"""Plan for reading one table or query: the SQL for each mode,
+the place of each row, and conversion of rows to batches.
 
 Owns one relation's plan. Where a batch ends: `sweep`; executing the SQL: `database`.
 
@@ -51,8 +51,8 @@ class JdbcPlan:
     """Plan for reading one relation with these columns."""
 
     def __init__(self, relation: Relation, columns: Columns, quoted: Sequence[str], settings: JdbcSettings) -> None:
-        """`quoted`: the columns' names for SQL. Raises ConfigError for columns that are missing, or that give
-        no place.
+        """`quoted`: the columns' names for SQL. Raises ConfigError
+        for columns that are missing, or that give no place.
         """
         self.relation = relation
         self.columns = columns
@@ -69,8 +69,8 @@ class JdbcPlan:
             self._check_not_null()
 
     def statement(self, after: TablePlace, before_us: int | None) -> tuple[str, list[Parameter]]:
-        """Return the SQL of the rows after a place, in order. `before_us`: moments must be earlier; None
-        without moments.
+        """Return the SQL of the rows after a place, in order.
+        `before_us`: moments must be earlier; None without moments.
         """
         where, parameters = self._where(after, before_us)
         moment, number = self._moment_sql(), self._number_sql()
@@ -114,8 +114,8 @@ class JdbcPlan:
         return len(places)
 
     def together(self, one: RowPlace, other: RowPlace) -> bool:
-        """True when two rows must be sent in one batch: no offset between them is certain to work in the
-        database.
+        """True when two rows must be sent in one batch: no offset
+        between them is certain to work in the database.
         """
         return one[0] == other[0] if self._moments else one[1] == other[1]
 
@@ -238,8 +238,8 @@ class JdbcPlan:
             )  # fmt: skip
 
     def _check_not_null(self) -> None:
-        """Check that a timestamp column is not nullable; of several, one is enough. Columns of a query cannot
-        be checked.
+        """Check that a timestamp column is not nullable; of several,
+        one is enough. Columns of a query cannot be checked.
         """
         if self._number is not None and self._number.nullable:
             key, named = INCREMENTING, self._number.name

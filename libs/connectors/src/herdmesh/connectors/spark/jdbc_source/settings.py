@@ -1,5 +1,5 @@
-"""The settings of a `SparkJdbcSource`, from Confluent's JDBC keys, and a warning for each key without
-effect.
+"""The settings of a `SparkJdbcSource`, from Confluent's
+JDBC keys, and a warning for each key without effect.
 
 Owns the selection of keys and the rules between them. The definitions of shared keys: `table_source.settings`.
 Does not query the database.
@@ -86,8 +86,8 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "table.types": ("table.whitelist names tables and views alike", ()),
 }
 _REFUSED: Final = ("table.blacklist", "table.include.list", "table.exclude.list", "catalog.pattern", "schema.pattern")
-"""Keys that select from a list of tables, which does not exist here. They are refused: ignoring them would read other
-tables than intended.
+"""Keys that select from a list of tables, which does not exist here.
+They are refused: ignoring them would read other tables than intended.
 """
 
 
@@ -139,7 +139,7 @@ def topic_name(table: str) -> str:
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
-    """Return a warning, with the reason, for every key without the effect that its value asks for."""
+    """Return a warning, with the reason, for every key without the effect that its value requests."""
     own = {*KEYS.keys, TASK_TABLES, "task.class", INITIAL_MS}
     found = warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, (OPTION_PREFIX,), java="jdbc-source")
     return [*_warnings_of_java(config), *_warnings_of_late_rows(config), *found]

@@ -91,8 +91,8 @@ class Sweep:
 
 
 def _last_change(places: Sequence[RowPlace], same: Callable[[RowPlace, RowPlace], bool]) -> int:
-    """Return the number of rows before the last change of place, because later rows may share the last
-    place; 0 = no change.
+    """Return the number of rows before the last change of place,
+    because later rows may share the last place; 0 = no change.
     """
     last = places[-1]
     return next((at + 1 for at in range(len(places) - 2, -1, -1) if not same(places[at], last)), 0)

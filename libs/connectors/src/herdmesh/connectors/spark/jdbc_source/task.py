@@ -32,8 +32,8 @@ from herdmesh.sdk import (
 )
 
 _KEEPS_SPARK_MS: Final = 30_000
-"""Maximum poll interval at which it is cheaper to keep the run and its Spark than to start them for
-each poll.
+"""Maximum poll interval at which it is cheaper to keep
+the run and its Spark than to start them for each poll.
 """
 
 

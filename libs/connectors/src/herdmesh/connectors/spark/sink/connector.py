@@ -1,10 +1,10 @@
 """`SparkSink`: writes records to any format that Spark writes in batches.
 
-Owns the connector. Its keys: `settings`. Its task is in another module, `task`, so that a worker need not import
-pyarrow.
+Owns the connector. Its keys: `settings`. Its task is in another
+module, `task`, so that a worker need not import pyarrow.
 
-Invariant: a config without a target, or with a staging folder that is not writable, is an error of its field before
-the connector starts.
+Invariant: a config without a target, or with a staging folder that is
+not writable, is an error of its field before the connector starts.
 """
 
 from __future__ import annotations

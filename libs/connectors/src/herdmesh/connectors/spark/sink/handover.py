@@ -8,8 +8,8 @@ mark that it was written. Names, manifests, the fence and cleaning: `engine.stag
     publish  Spark writes its rows to the target; then it gets its name and loses the hidden one
     later    the named file is deleted when a later commit names others
 
-Invariant: a file has its name only if the target has its rows; a file named by a committed offset exists under one of
-its two names.
+Invariant: a file has its name only if the target has its rows; a
+file named by a committed offset exists under one of its two names.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def identity_of(folder: Path) -> str:
 
 
 def writer_of(group: str, name: str, identity: str) -> str:
-    """Return the writer of a file's number: one for each connector and partition, of the folder with this
-    identity.
+    """Return the writer of a file's number: one for each
+    connector and partition, of the folder with this identity.
     """
     topic, partition = name.split("+")[:2]
     return f"{group}/{topic}-{partition}@{identity}"

@@ -1,7 +1,7 @@
 """Idempotent target for databases, by Spark's JDBC writer: each file of rows is written once.
 
-Owns the ledger: a table `herdmesh_writes` beside the target's, with a row for each writer (connector, partition and
-staging folder).
+Owns the ledger: a table `herdmesh_writes` beside the target's, with
+a row for each writer (connector, partition and staging folder).
 
     writer                                 | last_number | scratch
     connect-orders/orders-0@9c41...#1b0f9a | 17          | s.hm_6f1c...

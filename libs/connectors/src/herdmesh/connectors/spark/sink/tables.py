@@ -1,7 +1,7 @@
 """Conversion of records to the Parquet files that Spark reads.
 
-Owns the content of one file: records of one shape (`ParquetFormat.shape`), in order; and the check for dates that
-databases cannot hold.
+Owns the content of one file: records of one shape (`ParquetFormat.shape`),
+in order; and the check for dates that databases cannot hold.
 
 Invariant: Spark reads every file; a Time, which it does not read, is written as the milliseconds of the day, and a
 decimal with more digits than Spark's 38 is refused with its record.
@@ -30,8 +30,8 @@ _A_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def format_for_spark(*, defaults: bool) -> ParquetFormat:
-    """Return the format that converts records to pieces. `defaults`: write a null as the default of its schema, if
-    there is one.
+    """Return the format that converts records to pieces. `defaults`:
+    write a null as the default of its schema, if there is one.
     """
     return ParquetFormat("zstd", defaults=defaults, digits_max=DIGITS_MAX)
 

@@ -1,5 +1,5 @@
-"""Task of `SparkSink`: buffers records, stages them as Parquet, and has Spark write committed files to
-the target.
+"""Task of `SparkSink`: buffers records, stages them as
+Parquet, and has Spark write committed files to the target.
 
 Owns the assignment of records to files, and when to commit. Publishing: `handover`; writing by Spark: `targets`; names
 and manifests: `engine.staging`.
@@ -48,8 +48,8 @@ class _File:
 
 
 class SparkSinkTask(StagingSinkTask):
-    """Task of `SparkSink`; buffers at most `flush.records` records, or `rotate.bytes`, plus the rest of
-    one batch.
+    """Task of `SparkSink`; buffers at most `flush.records`
+    records, or `rotate.bytes`, plus the rest of one batch.
     """
 
     uses_keys = False

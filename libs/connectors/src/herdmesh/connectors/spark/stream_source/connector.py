@@ -1,11 +1,11 @@
-"""`SparkStreamSource`: reads a format that Spark streams from an explicit position, in the task's own
-Spark session.
+"""`SparkStreamSource`: reads a format that Spark streams from
+an explicit position, in the task's own Spark session.
 
-Owns the connector. Its keys: `settings`. Its task is in another module, `task`, so that a worker need not import
-pyarrow.
+Owns the connector. Its keys: `settings`. Its task is in another
+module, `task`, so that a worker need not import pyarrow.
 
-Invariant: there is one task, because a stream has one position; the connector does not query the source, because that
-needs a JVM.
+Invariant: there is one task, because a stream has one position;
+the connector does not query the source, because that needs a JVM.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Owns the stored form of source partitions and offsets, and their check. The content of a position is the format's.
 
-A format whose rows contain their position (Kafka's) has a position after every row. For other formats Spark knows
-positions only between slices: within a slice, which has the same rows in the same order at every read, the rows already
-read are counted.
+A format whose rows contain their position (Kafka's) has a position after every row.
+For other formats Spark knows positions only between slices: within a slice, which
+has the same rows in the same order at every read, the rows already read are counted.
 
 Invariant: a position written and read again is the same.
 """
@@ -36,8 +36,8 @@ class Position:
 
     @classmethod
     def of(cls, offset: Mapping[str, Any] | None) -> Position | None:
-        """Parse a stored offset; None = there is none. Raises ConfigError for an offset that Herdmesh cannot
-        have written.
+        """Parse a stored offset; None = there is none. Raises
+        ConfigError for an offset that Herdmesh cannot have written.
         """
         if offset is None:
             return None
@@ -57,8 +57,8 @@ class Position:
 
 
 def check_offset(own: Mapping[str, Any], partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
-    """Raise ConfigError unless it is an offset of the stream with source partition `own`; None = a deleted
-    offset.
+    """Raise ConfigError unless it is an offset of the stream
+    with source partition `own`; None = a deleted offset.
     """
     if partition is None:
         raise ConfigError("Source partition may not be null")

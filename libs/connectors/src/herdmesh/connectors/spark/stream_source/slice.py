@@ -2,8 +2,8 @@
 
 Owns the staging folder of a slice, and converting rows to Connect's values. Filling it: `reader`.
 
-Invariant: one part at a time is in memory; the order of rows is that of Spark's partitions, and within each the
-source's.
+Invariant: one part at a time is in memory; the order of rows
+is that of Spark's partitions, and within each the source's.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def readable(rows: Any) -> Any:
 
 
 def behind_records(position: str, rows: Any) -> str:
-    """Return the position after rows of Kafka's, which contain their offsets, so that compaction before or after this
-    read changes nothing.
+    """Return the position after rows of Kafka's, which contain their
+    offsets, so that compaction before or after this read changes nothing.
     """
     found: dict[str, dict[str, int]] = msgspec.json.decode(position, type=dict[str, dict[str, int]])
     columns = [rows.column(rows.schema.get_field_index(name)).to_pylist() for name in (_TOPIC, _PARTITION, _OFFSET)]

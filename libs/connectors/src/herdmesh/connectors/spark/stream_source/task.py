@@ -33,8 +33,8 @@ from herdmesh.sdk.arrow import arrow_source_batch
 _AGAIN_S: Final = 1.0
 """Pause before the next attempt after an error."""
 _KEEPS_SPARK_S: Final = 30.0
-"""Maximum poll interval at which it is cheaper to keep the run and its Spark than to start Spark for
-each poll.
+"""Maximum poll interval at which it is cheaper to keep the
+run and its Spark than to start Spark for each poll.
 """
 
 
@@ -103,8 +103,8 @@ class SparkStreamTask(SourceTask):
         return True
 
     def _next(self) -> SourceBatch:
-        """Return the slice's next rows, and the position after them; if no position is stored yet, only the
-        position.
+        """Return the slice's next rows, and the position after
+        them; if no position is stored yet, only the position.
         """
         assert self._stream is not None
         if self._slice is None:
