@@ -32,7 +32,7 @@ RUN_BY: Final = {
 NOT_RUN: Final = {
     "README.md": (2, "docs/quick-start.md has the same commands and is run; the install from wheels: make dist"),
     "docs/quick-start.md": (1, "the install from wheels: make dist"),
-    "docs/connectors/http-sink.md": (2, "printed by hand; libs/connectors/tests/test_http_sink.py"),
+    "docs/connectors/http-sink.md": (2, "printed by hand; libs/connectors/tests/http/test_http_sink.py"),
     "docs/connectors/jdbc-source.md": (2, "printed by hand; libs/connectors/tests/spark"),
     "docs/connectors/mirror.md": (1, "printed by Java's formatters; tests/integration/test_java_mirror.py"),
     "docs/connectors/postgres-cdc.md": (2, "printed by hand; libs/connectors/tests/postgres"),

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from herdmesh.connectors.mirror.heartbeat.task import Heartbeat
 from herdmesh.devstack.broker import QUICK_JVM, Broker
-from libs.connectors.tests.test_mirror import specs_of
+from libs.connectors.tests.mirror.test_mirror import specs_of
 from libs.core.tests.engine.harness import Kafka, run_here
 from tests.e2e.test_offsets import Offsets
 from tests.support.mesh import Mesh

@@ -23,7 +23,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from herdmesh.devstack.broker import QUICK_JVM, Broker
-from libs.connectors.tests.test_mirror import specs_of
+from libs.connectors.tests.mirror.test_mirror import specs_of
 from libs.core.tests.engine.harness import Kafka, run_here
 from tests.support import tally
 from tests.support.java_connect import EXACTLY_ONCE, MIRROR_JARS, QUICK_CLIENTS, JavaConnect, until_left

@@ -123,7 +123,7 @@ PARTS = {
         "of files and requests, read back; a thousand rows of odd values of every type of PostgreSQL from source and "
         "CDC source to sink; random batches of keys of every type",
         (
-            "libs/connectors/tests/test_values_property.py",
+            "libs/connectors/tests/values/test_values_property.py",
             "libs/connectors/tests/postgres/test_odd_values.py",
             "libs/connectors/tests/postgres/test_sink_keys.py",
         ),

@@ -52,7 +52,10 @@ _MOVERS = (
     "tests/replay/test_fuzz.py",
 )
 #: What of the own lane runs beside chaos: it holds no limit of time, starts no JVM, and takes no longer than chaos.
-_BESIDE_CHAOS = ("libs/connectors/tests/postgres/", "libs/connectors/tests/test_")
+_BESIDE_CHAOS = tuple(
+    f"libs/connectors/tests/{one}"
+    for one in ("common/", "datagen/", "file_stream/", "http/", "mirror/", "parquet/", "postgres/", "test_", "values/")
+)
 #: What of the pure lane keeps one process busy, talks to nobody, and holds no limit of time but that it ends.
 _COMPUTES = ("tests/sim/",)
 #: The lanes in which a session's broker, or database server, is made.

@@ -1,7 +1,7 @@
 """The config keys of the Java connectors that Herdmesh replaces,
 and the warning about such a key that is not read here.
 
-Owns the table (`published_keys.json`, written by `libs/connectors/tests/published_keys/generate.py` from the
+Owns the table (`published_keys.json`, written by `libs/connectors/tests/common/published_keys/generate.py` from the
 published definitions) and the advice about frequent keys. The caller passes the keys that a Herdmesh connector reads.
 
 Invariant: a key of the table is never reported as a misspelling.

@@ -19,7 +19,7 @@ from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.connectors.http.client import Busy, HttpClient, RequestRefused
 from herdmesh.connectors.http.requests import HttpRequest, requests_of
 from herdmesh.connectors.http.settings import settings_of
-from libs.connectors.tests.http_receiver import PEM, Answer, Received, Receiver
+from libs.connectors.tests.http.http_receiver import PEM, Answer, Received, Receiver
 
 NOW_S = 1_000_000.0
 

@@ -20,7 +20,7 @@ from herdmesh.connect.converters.base import Converter
 from herdmesh.connect.model.data import JavaDate, Struct
 from herdmesh.connect.model.schemas import INT32, TIME, Schema
 from herdmesh.connectors.values.columns import text_of
-from libs.connectors.tests.leaving import (
+from libs.connectors.tests.values.round_trips import (
     DAY_MS,
     OF_JSON,
     SINKS,

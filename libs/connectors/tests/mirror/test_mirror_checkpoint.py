@@ -19,7 +19,7 @@ from herdmesh.connectors.mirror.checkpoint.connector import MirrorCheckpointConn
 from herdmesh.connectors.mirror.checkpoint.settings import settings_of, warnings_of
 from herdmesh.connectors.mirror.offset_translation import Checkpoint, OffsetSync, read_checkpoint, read_sync
 from herdmesh.engine import RunSpec
-from libs.connectors.tests.test_mirror import specs_of
+from libs.connectors.tests.mirror.test_mirror import specs_of
 from libs.core.tests.engine.harness import Kafka, run_here
 
 BASE = {"source.cluster.alias": "a", "target.cluster.alias": "b", "source.cluster.bootstrap.servers": "h:1"}

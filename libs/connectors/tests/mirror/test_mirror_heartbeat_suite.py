@@ -22,7 +22,7 @@ from herdmesh.connectors.mirror.heartbeat.task import Heartbeat, MirrorHeartbeat
 from herdmesh.connectors.mirror.source.settings import settings_of as settings_of_mirror
 from herdmesh.connectors.mirror.topic_naming import HEARTBEATS
 from herdmesh.sdk.testing import BadConfig, SourceRunSuite, SourceSuite, SourceWorld, source_trial
-from libs.connectors.tests.test_mirror import specs_of
+from libs.connectors.tests.mirror.test_mirror import specs_of
 from libs.core.tests.engine.harness import WAIT_S, Kafka, run_here
 
 BASE = {"source.cluster.alias": "a", "target.cluster.alias": "b"}

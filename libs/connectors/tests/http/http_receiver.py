@@ -2,7 +2,7 @@
 configured responses, counts requests, and can be killed.
 
 Owns the server and its log of requests. In the test's process a function returns the responses; as a separate process
-(`python -m libs.connectors.tests.http_receiver FILE [PORT]`) it accepts everything, writes each request to the
+(`python -m libs.connectors.tests.http.http_receiver FILE [PORT]`) it accepts everything, writes each request to the
 file before it responds, and can be killed like any other process.
 
 Invariant: a request with a success response is in `taken`, and in the
@@ -182,7 +182,7 @@ class ReceiverProcess:
         ready = self._file.with_suffix(".port")
         ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", __name__, str(self._file), str(self.port), str(most)]
-        self._child = subprocess.Popen(command, cwd=Path(__file__).parents[3])
+        self._child = subprocess.Popen(command, cwd=Path(__file__).parents[4])
         deadline_s = time.monotonic() + WAIT_S
         while not (ready.exists() and ready.read_text()):
             assert self._child.poll() is None, "the receiver ended"

@@ -27,7 +27,7 @@ from herdmesh.connect.model.lazy_column import LazyColumn
 from herdmesh.connect.model.schemas import INT32, OPTIONAL_STRING, STRING, Schema
 from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.connectors.values.refusals import convert_batch
-from libs.connectors.tests.leaving import (
+from libs.connectors.tests.values.round_trips import (
     OF_JSON,
     SINKS,
     Refused,
@@ -41,7 +41,7 @@ from libs.connectors.tests.leaving import (
     same_cell,
     same_json,
 )
-from libs.connectors.tests.values_page import PAGE, page
+from libs.connectors.tests.values.values_page import PAGE, page
 from tests.support.sample_values import FIELD, SCHEMALESS, UNFIT, WITH_SCHEMA, Sample, in_struct
 
 pa: Any = pyarrow
@@ -247,7 +247,7 @@ def test_a_refused_record_is_found_by_bisection() -> None:
 
 
 def test_the_values_page_shows_what_sinks_write() -> None:
-    """`python -m libs.connectors.tests.values_page` writes it."""
+    """`python -m libs.connectors.tests.values.values_page` writes it."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 

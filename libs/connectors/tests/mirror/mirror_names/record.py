@@ -1,7 +1,7 @@
 """Recorder of `recorded.jsonl`: the results of MirrorMaker's
 own policies and connector for odd topic names.
 
-    python -m libs.connectors.tests.mirror_names.record
+    python -m libs.connectors.tests.mirror.mirror_names.record
 
 Each line is a config with the names of MirrorMaker's own topics, and of each topic: its name, its name at the target,
 whether it is heartbeats, internal, a cycle, and copied.

@@ -8,7 +8,7 @@ from typing import Any
 from herdmesh.connectors.http.connector import HttpSink
 from herdmesh.sdk.testing import RecordForm, SinkRunSuite, SinkSuite, SinkWorld
 from herdmesh.sdk.testing.worlds import BadConfig
-from libs.connectors.tests.http_receiver import Receiver
+from libs.connectors.tests.http.http_receiver import Receiver
 
 
 class OneByOne(SinkWorld):

@@ -1,7 +1,7 @@
 """Generator of `common/published_keys.json`: the keys of
 the Java connectors whose class names Herdmesh accepts.
 
-    python -m libs.connectors.tests.published_keys.generate WORK --sources SOURCES
+    python -m libs.connectors.tests.common.published_keys.generate WORK --sources SOURCES
 
 Facts only: names of keys. Definitions come from Maven Central by reflection (Debezium) and
 from Connect's own jars (MirrorMaker, FileStream), or, for a vendor that publishes none
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from herdmesh.devstack import jars
 
-OUT = Path(__file__).parents[2] / "src/herdmesh/connectors/common/published_keys.json"
+OUT = Path(__file__).parents[3] / "src/herdmesh/connectors/common/published_keys.json"
 _HERE = Path(__file__).parent
 _DEBEZIUM = "io.debezium.connector.postgresql.PostgresConnector"
 _DEBEZIUM_FIELDS = "io.debezium.connector.postgresql.PostgresConnectorConfig"

@@ -1,7 +1,7 @@
 """Generator of docs/reference/known-keys.md: the effect here of each key that the Java connectors with our names
 define, and of each property of a Connect worker. The texts come from validation itself.
 
-    python -m libs.connectors.tests.published_keys.page
+    python -m libs.connectors.tests.common.published_keys.page
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from herdmesh.connect.validation.worker_keys import NOT_READ, READ, WORKER_KEYS
 from herdmesh.connectors.common.known_keys import published
 
-PAGE = Path(__file__).parents[4] / "docs/reference/known-keys.md"
+PAGE = Path(__file__).parents[5] / "docs/reference/known-keys.md"
 Said = Callable[[Mapping[str, str]], tuple[dict[str, str], dict[str, list[str]]]]
 #: By definition: the owner of the keys, and our connector for its class names.
 TITLES: Mapping[str, tuple[str, str]] = {
@@ -43,7 +43,7 @@ write something else; any other is a warning, and the config runs.
 
 The definitions are facts from what is published: by reflection from Maven's artifacts (Debezium, MirrorMaker,
 FileStream), from the constants of public sources (JDBC, S3, HDFS, datagen, Aiven's HTTP sink), and for Confluent's HTTP
-sink from its reference. This page is made by `python -m libs.connectors.tests.published_keys.page` of what
+sink from its reference. This page is made by `python -m libs.connectors.tests.common.published_keys.page` of what
 validation says, and a test compares them.
 """
 
@@ -100,7 +100,7 @@ def page(row_of: Callable[[str, str], str]) -> str:
 
 
 if __name__ == "__main__":
-    from libs.connectors.tests.test_known_keys import CONFIGS
-    from libs.connectors.tests.test_known_keys import said as of_validation
+    from libs.connectors.tests.common.test_known_keys import CONFIGS
+    from libs.connectors.tests.common.test_known_keys import said as of_validation
 
     PAGE.write_text(page(lambda name, key: row(name, key, CONFIGS[name], of_validation)), encoding="utf-8")

@@ -15,7 +15,7 @@ from herdmesh.connectors.common.known_keys import FAMILIES, published
 from herdmesh.worker.effects.plugins.plugins import discover
 from herdmesh.worker.effects.plugins.validation import validate
 from herdmesh.worker.settings import WorkerSettings
-from libs.connectors.tests.published_keys.page import PAGE, TITLES, page, row
+from libs.connectors.tests.common.published_keys.page import PAGE, TITLES, page, row
 from tests.support.sizes import soak_or
 
 _REGISTRY = discover("").registry

@@ -18,7 +18,7 @@ from herdmesh.connect.model.schemas import INT32, STRING, Schema
 from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.connectors.http.requests import RANGES_MAX, HttpRequest, ranges_text, requests_of
 from herdmesh.connectors.http.settings import HttpSettings, settings_of
-from libs.connectors.tests.http_receiver import offsets_of
+from libs.connectors.tests.http.http_receiver import offsets_of
 
 POINT = Schema("STRUCT", fields=[("x", INT32), ("name", STRING)])
 BATCHED = {"batching.enabled": "true", "batch.max.size": "3"}

@@ -22,7 +22,7 @@ from herdmesh.engine import RunEnd, RunSpec, Stop
 from herdmesh.engine.runtime.contract import Command, Progress
 from herdmesh.engine.runtime.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.source.source_cluster import SourceCluster
-from libs.connectors.tests.test_mirror import config_of, specs_of
+from libs.connectors.tests.mirror.test_mirror import config_of, specs_of
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, run_here
 
 pytestmark = pytest.mark.kafka

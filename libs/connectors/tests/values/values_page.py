@@ -1,5 +1,5 @@
 """Generator of docs/reference/values.md from the sinks' output: `python -m
-libs.connectors.tests.values_page`.
+libs.connectors.tests.values.values_page`.
 
 Owns the page's text. Every cell of its tables is a sink's output for a sample of `tests.support.sample_values`.
 """
@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow.parquet
 
 from herdmesh.connect.model.schemas import Schema
-from libs.connectors.tests.leaving import SINKS, Refused, batch_of, context_of, read_parquet
 from libs.connectors.tests.postgres.sink_values import AS_JSON, HELD
+from libs.connectors.tests.values.round_trips import SINKS, Refused, batch_of, context_of, read_parquet
 from tests.support.sample_values import FIELD, SCHEMALESS, UNFIT, WITH_SCHEMA, Sample, in_struct
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "values.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "values.md"
 _parquet: Any = pyarrow.parquet
 _WIDTH = 44
 
@@ -92,7 +92,7 @@ _HEAD = """\
 What each Connect type becomes in the files of [`FileSink`](../connectors/file-sink.md) (and of the S3 and HDFS sinks),
 in the lines of `FileStreamSink`, in the requests of [`HttpSink`](../connectors/http-sink.md) and in the Parquet that
 [`SparkSink`](../connectors/spark.md) hands to Spark. The tables are written by these sinks (`python -m
-libs.connectors.tests.values_page`); a test compares.
+libs.connectors.tests.values.values_page`); a test compares.
 
 - **JSON** is JsonConverter's: `format=json`, and everything but texts and bytes in `format=text`, `FileStreamSink`
   and `HttpSink`. Decimals are numbers with all their digits; Base64 with `json.decimal.format=BASE64`, the default

@@ -19,7 +19,7 @@ from herdmesh.connect.errors import RecordError, RetriableError
 from herdmesh.engine import RunEnd, RunOutcome, RunSpec, Stop
 from herdmesh.engine.runtime import failure
 from herdmesh.engine.runtime.contract import Command, Progress
-from libs.connectors.tests.http_receiver import Answer, Received, Receiver, ReceiverProcess
+from libs.connectors.tests.http.http_receiver import Answer, Received, Receiver, ReceiverProcess
 from libs.core.tests.engine.harness import Kafka, Link, make_spec, processes, run_here
 
 pytestmark = pytest.mark.kafka
