@@ -97,7 +97,7 @@ def test_a_parquet_sink_is_a_file_sink_of_one_format(tmp_path: Path) -> None:
     connector = ParquetSink()
     config = {"directory": str(tmp_path), "topics": "t"}
     connector.start(config)
-    assert connector.task_configs(1) == [config]  # as before there were other formats
+    assert connector.task_configs(1) == [config]  # as before other formats were supported
     assert settings_of(config).format.name == "parquet"
     assert set(FileSink.config_def().keys) == set(ParquetSink.config_def().keys)
     with pytest.raises(ConfigError, match="format"):

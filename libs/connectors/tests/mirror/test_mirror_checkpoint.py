@@ -269,7 +269,7 @@ def test_groups_and_their_topics_are_selected_as_in_java() -> None:
         ({"group": "g", "topic": "t", "partition": 0}, {"offset": 1}),
     ],
 )
-def test_offsets_that_are_none_of_its_own_are_refused(
+def test_offsets_of_other_connectors_are_refused(
     partition: dict[str, object] | None, offset: dict[str, object]
 ) -> None:
     connector = MirrorCheckpointConnector()

@@ -26,7 +26,7 @@ PARTITIONS = st.lists(
         ("orders", True),
         ("a.orders", True),  # of a cluster before this one
         ("b.orders", False),
-        ("c.b.orders", False),  # round by a third cluster
+        ("c.b.orders", False),  # in a circle over a third cluster
         ("b", True),
         ("border.orders", True),
         ("__consumer_offsets", False),

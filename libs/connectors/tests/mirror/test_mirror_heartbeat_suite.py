@@ -259,7 +259,7 @@ def test_every_key_without_effect_is_named_once(key: str, value: str, text: str)
         ({"sourceClusterAlias": "a", "targetClusterAlias": "b"}, {"offset": 1}),
     ],
 )
-def test_offsets_that_are_none_of_its_own_are_refused(
+def test_offsets_of_other_connectors_are_refused(
     partition: dict[str, object] | None, offset: dict[str, object]
 ) -> None:
     connector = MirrorHeartbeatConnector()

@@ -483,7 +483,7 @@ def test_a_task_continues_after_the_server_died_and_restarted(tmp_path: Path) ->
             run.drain()
             with psycopg.connect(server.dsn, autocommit=True) as connection:
                 connection.execute("INSERT INTO t SELECT generate_series(101, 200)")
-            run.next()  # and the rest of the transaction is on its way
+            run.next()  # the rest of the transaction arrives later
             server.kill()
             with pytest.raises(RetriableError):
                 run.poll_until_it_fails()

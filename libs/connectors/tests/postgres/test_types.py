@@ -103,7 +103,7 @@ def numerics(digits: int, places: int) -> st.SearchStrategy[Decimal]:
 
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 #: A day inside Python's first and last day, so that they are valid in every zone.
-MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 29))  # noqa: DTZ001 - of no zone
+MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 29))  # noqa: DTZ001 - without a zone
 #: Dates whose nanoseconds fit INT64.
 NEAR = st.datetimes(datetime(1701, 1, 1), datetime(2249, 12, 31))  # noqa: DTZ001
 FLOATS = st.floats(allow_nan=False)

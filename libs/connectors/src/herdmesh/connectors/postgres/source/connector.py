@@ -38,7 +38,7 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
 
     class_name = "io.confluent.connect.jdbc.JdbcSourceConnector"
     aliases = ("PostgresSource", "JdbcSourceConnector", "JdbcSource", "io.aiven.connect.jdbc.JdbcSourceConnector")
-    """All but the first are in `JAVA_CLASSES`."""
+    """All aliases but the first are in `JAVA_CLASSES`."""
     version = "0.1.0"
     java_task_class = "io.confluent.connect.jdbc.source.JdbcSourceTask"
 
