@@ -292,7 +292,7 @@ class Reports:
         self.seen.append((batch, index, str(error)))
         return Future()
 
-    def settle(self) -> None:
+    def flush_dead_letters(self) -> None:
         return
 
 

@@ -214,7 +214,7 @@ class _Reporter:
         self.said.append((index, str(error)))
         return Future()
 
-    def settle(self) -> None:
+    def flush_dead_letters(self) -> None:
         return
 
 

@@ -43,7 +43,7 @@ class Reporter:
         self.reported.append((batch.offsets[index], str(error)))
         return Future()
 
-    def settle(self) -> None:
+    def flush_dead_letters(self) -> None:
         self.settled = len(self.reported)
 
 

@@ -48,7 +48,7 @@ class Refused:
         self.offsets.append(batch.offsets[index])
         self.errors.append(error)
 
-    def settle(self) -> None:
+    def flush_dead_letters(self) -> None:
         return
 
 

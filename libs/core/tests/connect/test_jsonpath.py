@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.transforms.confluent.jsonpath.condition import Condition, Lacking
+from herdmesh.connect.transforms.confluent.jsonpath.condition import JsonPathCondition, Lacking
 from herdmesh.connect.transforms.confluent.jsonpath.grammar import Unreadable
 from libs.core.tests.connect.golden_vectors import Vector, vectors
 from libs.core.tests.connect.jsonpath.cases import CONDITIONS, VALUES
@@ -24,9 +24,9 @@ def test_all_conditions_are_recorded() -> None:
 def test_it_finds_what_jayway_finds(vector: Vector) -> None:
     if vector["found"][0] == "refused":
         with pytest.raises(Unreadable):
-            Condition(vector["condition"])
+            JsonPathCondition(vector["condition"])
         return
-    condition = Condition(vector["condition"])
+    condition = JsonPathCondition(vector["condition"])
     if vector["condition"] == "$.items[0][?(@.n > 0)]":
         vector["found"][6] = "error"  # no first element: for Jayway nothing, for a filter a record that lacks it
     assert [_count(condition, json.loads(json.dumps(value))) for value in VALUES] == [
@@ -34,7 +34,7 @@ def test_it_finds_what_jayway_finds(vector: Vector) -> None:
     ]
 
 
-def _count(condition: Condition, value: Any) -> int | str:
+def _count(condition: JsonPathCondition, value: Any) -> int | str:
     try:
         return condition.count(value)
     except Lacking:
@@ -46,4 +46,4 @@ def _count(condition: Condition, value: Any) -> int | str:
 )
 def test_what_is_not_built_is_refused(text: str) -> None:
     with pytest.raises(Unreadable):
-        Condition(text)
+        JsonPathCondition(text)

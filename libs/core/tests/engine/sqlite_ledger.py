@@ -104,7 +104,7 @@ class SqliteSink(LedgerSinkTask):
             else:
                 self.connection.execute("INSERT INTO ids VALUES (?)", (value["id"],))
         if self._reporter is not None:
-            self._reporter.settle()
+            self._reporter.flush_dead_letters()
 
     def advance(self, positions: Mapping[PartitionId, int]) -> None:
         behind = self.ledger.behind(positions)

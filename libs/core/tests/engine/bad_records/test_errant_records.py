@@ -94,7 +94,7 @@ def test_what_is_reported_is_done_once_it_is_safe_and_waiting_has_it_so() -> Non
         settled.append(len(world.heard.failures))
         world.records.settled()
 
-    world.records.settle = settle
+    world.records.flush_dead_letters = settle
     first, second, third = (world.records.report(batch, 0, ValueError("x")) for _ in range(3))
     assert third.cancel()
     assert not first.done()

@@ -12,7 +12,7 @@ import pytest
 
 from herdmesh.connect.topics import offsets_topic
 from herdmesh.connect.topics.offsets_topic import OffsetRecord
-from herdmesh.connect.topics.transaction_topic import Decision, decode
+from herdmesh.connect.topics.transaction_topic import TransactionDecision, decode
 from herdmesh.engine.fencing.hung_group_transaction import neighbour, partition_of_group
 from herdmesh.engine.source import source_offsets
 from herdmesh.engine.source.source_offsets import SourceOffsets
@@ -48,7 +48,7 @@ FLEXIBLE = b"\x03\x02t\x03" + struct.pack(">ii", 0, 4) + b"\x00\x02u\x02" + stru
 @pytest.mark.parametrize(("version", "partitions"), [(0, PLAIN), (1, FLEXIBLE)])
 @pytest.mark.parametrize(("status", "commit"), [(2, True), (3, False)])
 def test_a_decision_names_its_partitions(version: int, partitions: bytes, status: int, commit: bool) -> None:
-    expected = Decision(commit, frozenset({("t", 0), ("t", 4), ("u", 2)}))
+    expected = TransactionDecision(commit, frozenset({("t", 0), ("t", 4), ("u", 2)}))
     assert decode(ID, KEY, _value(version, status, partitions)) == expected
 
 

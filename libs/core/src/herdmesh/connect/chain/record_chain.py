@@ -88,7 +88,7 @@ class SinkChain:
                 pass
         return self._run_around(batch, attempts)
 
-    def written(self, record: ConnectRecord) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
+    def write_record(self, record: ConnectRecord) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
         """Convert a record that the task itself made to its form in a topic: key, value and headers by the converters,
         without the steps. Raises the converters' errors for values that they cannot write, mostly DataError.
         """

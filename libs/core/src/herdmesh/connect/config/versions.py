@@ -28,7 +28,7 @@ class _Interval:
         bounds = f"{self.low or ''},{self.high or ''}"
         return f"{'[' if self.with_low else '('}{bounds}{']' if self.with_high else ')'}"
 
-    def holds(self, version: str) -> bool:
+    def contains(self, version: str) -> bool:
         if self.low is not None:
             order = _compare(version, self.low)
             if order < 0 or (order == 0 and not self.with_low):
@@ -49,9 +49,9 @@ class VersionRange:
     def __str__(self) -> str:
         return ",".join(map(str, self.intervals))
 
-    def holds(self, version: str) -> bool:
+    def contains(self, version: str) -> bool:
         """True when the version is in the requested range."""
-        return any(interval.holds(version) for interval in self.intervals)
+        return any(interval.contains(version) for interval in self.intervals)
 
 
 def version_range(text: str | None) -> VersionRange | None:

@@ -39,7 +39,7 @@ UNFIT = (
 """Exceptions of the formats' libraries, and of code that walks a schema, for invalid bytes, values and schemas."""
 
 
-class Reader(Protocol):
+class MessageReader(Protocol):
     """Reader of messages with the same head, and so of one schema."""
 
     schema: Schema | None
@@ -49,7 +49,7 @@ class Reader(Protocol):
         ...
 
 
-class Writer(Protocol):
+class MessageWriter(Protocol):
     """Writer of values of one Connect schema."""
 
     def write_all(self, values: Sequence[Any]) -> list[bytes | None]:
@@ -75,8 +75,8 @@ class RegisteredConverter(Converter):
 
     def _begin(self, topic: str) -> None:
         self._topic = topic
-        self._readers = Remembered[bytes, Reader](self._cached)
-        self._writers = Remembered[Schema | None, Writer](self._cached)
+        self._readers = Remembered[bytes, MessageReader](self._cached)
+        self._writers = Remembered[Schema | None, MessageWriter](self._cached)
 
     def for_topic(self, topic: str, /) -> Self:
         found = self._topics.get(topic)
@@ -89,11 +89,11 @@ class RegisteredConverter(Converter):
         self._registry.close()
 
     @abstractmethod
-    def _make_reader(self, head: bytes) -> Reader:
+    def _make_reader(self, head: bytes) -> MessageReader:
         """Create the reader for messages with this head. Raises DataError, RetriableError or ConfigError."""
 
     @abstractmethod
-    def _make_writer(self, schema: Schema | None) -> Writer:
+    def _make_writer(self, schema: Schema | None) -> MessageWriter:
         """Create the writer for values of this schema. Raises DataError, RetriableError or ConfigError."""
 
     def _head(self, data: bytes) -> bytes:
@@ -161,16 +161,16 @@ class RegisteredConverter(Converter):
             return [None] * len(values)
         return self._writers.get(schema, lambda: self._writer(schema)).write_all(values)
 
-    def _writer(self, schema: Schema | None) -> Writer:
+    def _writer(self, schema: Schema | None) -> MessageWriter:
         try:
             return self._make_writer(schema)
         except UNFIT as error:
             raise DataError(f"No {self.kind} schema for {schema}: {type(error).__name__} {error}") from error
 
-    def _reader(self, head: bytes) -> Reader:
+    def _reader(self, head: bytes) -> MessageReader:
         return self._readers.get(head, lambda: self._opened(head))
 
-    def _opened(self, head: bytes) -> Reader:
+    def _opened(self, head: bytes) -> MessageReader:
         try:
             return self._make_reader(head)
         except UNFIT as error:

@@ -28,7 +28,7 @@ Token = tuple[str, int, str]
 _Fields = dict[str, tuple[int, int]]
 
 
-class Reading:
+class ParsedDate:
     """Parser state for one text and the fields read from it."""
 
     def __init__(self, text: str, century: tuple[int, int]) -> None:

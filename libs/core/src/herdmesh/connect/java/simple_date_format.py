@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import groupby
 
 from herdmesh.connect.errors import IllegalArgumentError
-from herdmesh.connect.java.date_reading import MONTHS, WEEKDAYS, Reading, Token
+from herdmesh.connect.java.date_reading import MONTHS, WEEKDAYS, ParsedDate, Token
 from herdmesh.connect.java.gregorian import DAY_MS, EPOCH, Day, day_at, first_of_month
 from herdmesh.connect.java.time_zones import UTC, Zone
 
@@ -108,7 +108,7 @@ class DateFormat:
 
     def parse_slowly(self, text: str) -> tuple[int, Zone] | None:
         """`parse` for any pattern and text."""
-        reading = Reading(text, self._century_start)
+        reading = ParsedDate(text, self._century_start)
         if not reading.read(self._tokens):
             return None
         found = reading.milliseconds(0)

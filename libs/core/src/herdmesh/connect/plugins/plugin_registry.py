@@ -150,7 +150,7 @@ class PluginRegistry:
         connectors = self._by_name.get(name)
         if connectors is None:
             of_name = self._classes.get(name, ())
-            return next((one for one in reversed(of_name) if wanted is None or wanted.holds(one.version)), None)
+            return next((one for one in reversed(of_name) if wanted is None or wanted.contains(one.version)), None)
         connector = _latest(connectors, wanted)
         if connector is None:
             return None
@@ -269,5 +269,5 @@ def named_classes(config: RawConfig, worker: RawConfig) -> Iterator[tuple[str, s
 
 
 def _latest(plugins: Iterable[PluginDescriptor], wanted: VersionRange | None) -> PluginDescriptor | None:
-    found = [plugin for plugin in plugins if wanted is None or wanted.holds(plugin.version)]
+    found = [plugin for plugin in plugins if wanted is None or wanted.contains(plugin.version)]
     return found[-1] if found else None

@@ -243,9 +243,8 @@ class ErrantRecordReporter(Protocol):
             error: the reason; its class and message are added to the dead letter.
 
         Returns: a future that is done once the dead letter is stored, at the latest with the next commit. `result()`
-        calls
-            `settle`, which stores this dead letter and all before it, and raises the errors of `settle`; it ignores its
-            `timeout`.
+            calls `flush_dead_letters`, which stores this dead letter and all before it, and raises its errors. The
+            `timeout` of `result()` is ignored.
 
         Raises:
             RecordError: with `errors.tolerance=none`, after all of the above. The run then ends, even if the task
@@ -256,7 +255,7 @@ class ErrantRecordReporter(Protocol):
         """
         ...
 
-    def settle(self) -> None:
+    def flush_dead_letters(self) -> None:
         """Return once every record reported so far is stored in the dead letter queue, if there is one.
 
         Called before a commit by a task that commits its own progress in the target (`LedgerSinkTask`); for all other
@@ -393,8 +392,7 @@ class SinkTask(ABC):
             offsets: for each partition the offset of the next record to read; everything before it was put or left out.
 
         Returns: for each partition the first offset that is not durable outside, at most the given offset. For a
-        partition
-            that is missing or has a higher offset, the earlier committed offset stays.
+            partition that is missing or has a higher offset, the earlier committed offset stays.
         """
         self.flush()
         return offsets
@@ -539,8 +537,7 @@ class SourceTask(ABC):
 
         Args:
             metadata: topic, partition and offset of each record; None = the record is not in Kafka, because a
-            transformation
-                filtered it, it failed and was skipped, or its transaction was aborted.
+                transformation filtered it, it failed and was skipped, or its transaction was aborted.
         """
         return
 

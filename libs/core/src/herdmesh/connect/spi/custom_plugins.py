@@ -154,7 +154,7 @@ def here(name: str, version: str | None) -> type[AuthoredPlugin] | None:
         if name in (cls.class_name, *cls.aliases):
             there.append((cls, one))
     wanted = version_range(version)
-    usable = [pair for pair in there if wanted is None or wanted.holds(pair[1])]
+    usable = [pair for pair in there if wanted is None or wanted.contains(pair[1])]
     if there and not usable:
         raise ConfigError(f"{name} is not there in version {version}: there is {', '.join(one for _, one in there)}")
     return max(usable, key=lambda pair: rank(pair[1]))[0] if usable else None

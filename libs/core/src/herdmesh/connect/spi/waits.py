@@ -128,7 +128,7 @@ class Waits:
             inner.next_ms,
         )
 
-    def told_elsewhere(self, wait: Wait | None) -> None:
+    def show_remote_wait(self, wait: Wait | None) -> None:
         """Show this wait of the other process that executes the code; None = that process waits for nothing."""
         self._elsewhere = wait
 

@@ -106,10 +106,10 @@ class ManifestRecord(msgspec.Struct, frozen=True, gc=False):
 
     `incarnation` changes when a deleted connector is created anew. `applied_config` is the connector config that the
     task set was made from (None before the first). `task_digests[n]` is `task_config_digest` of task n; `task_count` is
-    the number of tasks. `stray_digests` are those of committed configs with other numbers, left over from a larger set,
-    which Connect keeps. `restarts[n]` is the generation from which task n (-1 = the connector itself) is to run since
-    its last requested restart. `config_digest` is the same digest of the connector config in force, "" when there is
-    none. `revisions` has the revision per object ("config", "target_state", "tasks") as the next offset after its
+    the number of tasks. `leftover_digests` are those of committed configs with other numbers, left over from a larger
+    set, which Connect keeps. `restarts[n]` is the generation from which task n (-1 = the connector itself) is to run
+    since its last requested restart. `config_digest` is the same digest of the connector config in force, "" when there
+    is none. `revisions` has the revision per object ("config", "target_state", "tasks") as the next offset after its
     record, 0 = in this transaction; "commit" is that of the latest commit record its writer knew, whether or not that
     record met a connector config (0 = none, -1 = in this transaction; missing in manifests of older releases).
     `deleted` marks a connector that is gone, so that compaction cannot bring it back. `orphan_commit_offset` is the
@@ -126,7 +126,7 @@ class ManifestRecord(msgspec.Struct, frozen=True, gc=False):
     deleted: bool = False
     config_digest: str = ""
     revisions: Mapping[str, int] = {}  # msgspec gives each record its own mapping
-    stray_digests: Mapping[int, str] = {}
+    leftover_digests: Mapping[int, str] = {}
     restarts: Mapping[int, int] = {}
     orphan_commit_offset: int = -1
 

@@ -292,7 +292,7 @@ def _decode_manifest(name: str, _task: int | None, value: Any) -> Decoded:
         deleted=members.get("deleted") is True,
         config_digest=_text(members, "config_digest"),
         revisions={key: _integer(cast(_Json, revisions), key) for key in cast(_Json, revisions)},
-        stray_digests={number: str(digest) for number, digest in _numbered(members, "stray_digests").items()},
+        leftover_digests={number: str(digest) for number, digest in _numbered(members, "stray_digests").items()},
         restarts=_restarts(members),
         orphan_commit_offset=_integer(members, "orphan_commit_offset") if "orphan_commit_offset" in members else -1,
     )
@@ -365,8 +365,8 @@ def _encode_manifest(record: ManifestRecord) -> tuple[str, _Json]:
         "config_digest": record.config_digest,
         "revisions": {key: record.revisions[key] for key in sorted(record.revisions)},
     }
-    if record.stray_digests:  # few connectors have stray digests
-        value["stray_digests"] = {str(number): digest for number, digest in record.stray_digests.items()}
+    if record.leftover_digests:  # few connectors have leftover digests
+        value["stray_digests"] = {str(number): digest for number, digest in record.leftover_digests.items()}
     if record.restarts:
         value["restarts"] = {str(number): record.restarts[number] for number in sorted(record.restarts)}
     if record.orphan_commit_offset >= 0:

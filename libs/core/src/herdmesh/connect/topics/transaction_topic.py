@@ -18,7 +18,7 @@ _PREPARE_COMMIT, _PREPARE_ABORT = 2, 3
 _FIRST_FLEXIBLE = 1
 
 
-class Decision(NamedTuple):
+class TransactionDecision(NamedTuple):
     """Decided outcome of a transaction, and its partitions."""
 
     commit: bool
@@ -35,7 +35,7 @@ def java_partition(text: str, partition_count: int) -> int:
     return 0 if signed == -(1 << 31) else abs(signed) % partition_count
 
 
-def decode(transactional_id: str, key: bytes | None, value: bytes | None) -> Decision | None:
+def decode(transactional_id: str, key: bytes | None, value: bytes | None) -> TransactionDecision | None:
     """The decision in a record of the coordinator's log; None for a record without a decision, of another id, or
     unreadable.
     """
@@ -47,7 +47,9 @@ def decode(transactional_id: str, key: bytes | None, value: bytes | None) -> Dec
     if status not in (_PREPARE_COMMIT, _PREPARE_ABORT) or version > _FIRST_FLEXIBLE:
         return None
     try:
-        return Decision(status == _PREPARE_COMMIT, _named(_Fields(value, _VALUE.size, version >= _FIRST_FLEXIBLE)))
+        return TransactionDecision(
+            status == _PREPARE_COMMIT, _named(_Fields(value, _VALUE.size, version >= _FIRST_FLEXIBLE))
+        )
     except (IndexError, UnicodeDecodeError):
         return None
 

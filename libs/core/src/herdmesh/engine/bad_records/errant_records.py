@@ -28,7 +28,7 @@ class ErrantRecords:
 
     def __init__(self, tolerance: Tolerance, settle: Callable[[], None], chain: SinkChain) -> None:
         """`settle`: returns once all reports are safe, after a call of `settled`. `chain`: the run's."""
-        self.settle = settle
+        self.flush_dead_letters = settle
         self._tolerance = tolerance
         self._chain = chain
         self._exceeded: RecordError | None = None
@@ -45,7 +45,7 @@ class ErrantRecords:
         except RecordError as exceeded:
             self._exceeded = exceeded
             raise
-        told = _Told(self.settle)
+        told = _Told(self.flush_dead_letters)
         self._told.append(told)
         return told
 
@@ -71,7 +71,7 @@ class ErrantRecords:
         record = _record(batch, index)
         if not record.topic:
             raise ValueError("a record that the task made needs a topic to be reported: converters write for one")
-        key, value, headers = self._chain.written(record)
+        key, value, headers = self._chain.write_record(record)
         time_ms = record.timestamp_ms
         stamp = (TIMESTAMP_NOT_AVAILABLE, NO_TIMESTAMP_MS) if time_ms is None else (TIMESTAMP_CREATE_TIME, time_ms)
         return Message(
@@ -90,7 +90,7 @@ class _Told(Future[None]):
         self._settle = settle
 
     def result(self, timeout: float | None = None) -> None:
-        """Wait until it is safe. Raises as `ErrantRecordReporter.settle`."""
+        """Wait until it is safe. Raises as `ErrantRecordReporter.flush_dead_letters`."""
         if not self.done():
             self._settle()
         return super().result(timeout)

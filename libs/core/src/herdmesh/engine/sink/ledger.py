@@ -47,7 +47,7 @@ class LedgerSinkTask(SinkTask):
 
         The row may be before `first_offset`: the offsets between belong to skipped records, or to none. If the outcome
         of a transaction is unknown (RetriableError), the ledger shows it when the batch comes again. Records given to
-        `context.reporter` must be safe before the row moves past them: `reporter.settle()`.
+        `context.reporter` must be safe before the row moves past them: `reporter.flush_dead_letters()`.
 
         Raises:
             LedgerTaken: the row belongs to another owner; nothing was changed.

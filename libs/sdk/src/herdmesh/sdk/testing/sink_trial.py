@@ -183,7 +183,7 @@ class _Reporter:
     def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
         self._reported.append(((batch.original_topic, batch.partition), batch.offsets[index]))
 
-    def settle(self) -> None:
+    def flush_dead_letters(self) -> None:
         return
 
 

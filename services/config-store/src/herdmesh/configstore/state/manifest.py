@@ -82,7 +82,7 @@ def build(state: ConnectorState, new_incarnation: str) -> ManifestRecord:
         applied_config=state.applied_config,
         task_count=max(state.task_count or 0, 0),  # a negative foreign count is adopted as zero
         task_digests=tuple(task.digest for task in tasks),
-        stray_digests={
+        leftover_digests={
             number: task.digest
             for number, task in sorted(state.task_configs.items())
             if not 0 <= number < len(tasks) and _is_latest(state, number, task)
@@ -123,7 +123,7 @@ def read(state: ConnectorState, manifest: ManifestRecord) -> ConnectorState:
         return _refused(state, manifest)
     strays = {
         number: state.task_records[number]
-        for number, digest in manifest.stray_digests.items()
+        for number, digest in manifest.leftover_digests.items()
         if number in state.task_records and state.task_records[number].digest == digest
     }
     shown = replace(

@@ -330,7 +330,7 @@ class PostgresSinkTask(LedgerSinkTask):
                 raise DataError(f"{error} (record of {at})") from error
             self._reporter.report(batch, place, error)
         if refused and self._reporter is not None:
-            self._reporter.settle()
+            self._reporter.flush_dead_letters()
 
 
 def _texts_of(rows: Rows, statements: Statements) -> list[Texts]:

@@ -18,7 +18,7 @@ from herdmesh.connect.converters import definitions
 from herdmesh.connect.converters.avro.options import AvroOptions
 from herdmesh.connect.converters.avro.schemas import AvroTree, kind_of, text_of
 from herdmesh.connect.converters.quick_checks import quick_check
-from herdmesh.connect.converters.registered import UNFIT, Reader, RegisteredConverter, Writer
+from herdmesh.connect.converters.registered import UNFIT, MessageReader, MessageWriter, RegisteredConverter
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.model import Schema, check_value
 from herdmesh.connect.registry import HEAD_BYTES, Reference, frame
@@ -44,7 +44,7 @@ class AvroConverter(RegisteredConverter):
         self._options = AvroOptions.of(settings)
         super()._set_up(settings)
 
-    def _make_reader(self, head: bytes) -> Reader:
+    def _make_reader(self, head: bytes) -> MessageReader:
         from herdmesh.connect.converters.avro.to_connect import connect_schema
 
         found = self._found(head)
@@ -58,7 +58,7 @@ class AvroConverter(RegisteredConverter):
             used[reference.name] = AvroTree(schema.text, used)
         return AvroTree(text, used)
 
-    def _make_writer(self, schema: Schema | None) -> Writer:
+    def _make_writer(self, schema: Schema | None) -> MessageWriter:
         from herdmesh.connect.converters.avro.from_connect import avro_schema
 
         text = text_of(avro_schema(schema, self._options))

@@ -21,7 +21,7 @@ from herdmesh.connect.converters.json.encoders import Unusual as UnusualValue
 from herdmesh.connect.converters.json_schema.options import JsonSchemaOptions
 from herdmesh.connect.converters.json_schema.tree import JsonTree
 from herdmesh.connect.converters.json_schema.values import Values, is_plain
-from herdmesh.connect.converters.registered import Reader, RegisteredConverter, Writer
+from herdmesh.connect.converters.registered import MessageReader, MessageWriter, RegisteredConverter
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.json_text import Missing, jackson
 from herdmesh.connect.model import Schema, check_value
@@ -39,7 +39,7 @@ class JsonSchemaConverter(RegisteredConverter):
         self._options = JsonSchemaOptions.of(settings)
         super()._set_up(settings)
 
-    def _make_reader(self, head: bytes) -> Reader:
+    def _make_reader(self, head: bytes) -> MessageReader:
         from herdmesh.connect.converters.json_schema.to_connect import connect_schema
 
         found = self._found(head)
@@ -48,7 +48,7 @@ class JsonSchemaConverter(RegisteredConverter):
         version = self._version(found, _title(tree))
         return _JsonReader(connect_schema(tree, self._options, version), self._options)
 
-    def _make_writer(self, schema: Schema | None) -> Writer:
+    def _make_writer(self, schema: Schema | None) -> MessageWriter:
         from herdmesh.connect.converters.json_schema.from_connect import json_schema
 
         if schema is None:

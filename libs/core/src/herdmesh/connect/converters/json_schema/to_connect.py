@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from herdmesh.connect.converters.json_schema import options as names
 from herdmesh.connect.converters.json_schema.options import JsonSchemaOptions
-from herdmesh.connect.converters.json_schema.tree import JsonTree, Part, Place
+from herdmesh.connect.converters.json_schema.tree import JsonTree, Part, SchemaPlace
 from herdmesh.connect.converters.json_schema.values import Values
 from herdmesh.connect.converters.registered_options import ANY_UNION, UNION_PREFIX
 from herdmesh.connect.errors import ConnectError, DataError
@@ -50,7 +50,7 @@ class _Reading:
         self._within: list[int] = []
         self._unions = 0
 
-    def schema(self, place: Place, *, version: int | None = None, optional: bool = False) -> Schema:
+    def schema(self, place: SchemaPlace, *, version: int | None = None, optional: bool = False) -> Schema:
         """The Connect schema; `optional` comes from the position that the schema is used at."""
         return self._of(self._tree.part(place), version, optional)
 
@@ -108,7 +108,7 @@ class _Reading:
             parameters[f"{self._options.enum}.{symbol}"] = str(index) if self._options.general_sums else symbol
         return Schema("STRING", parameters=parameters)
 
-    def _array(self, place: Place) -> Schema:
+    def _array(self, place: SchemaPlace) -> Schema:
         items = place.members.get("items")
         if not isinstance(items, dict | bool):
             raise DataError("Array schema did not specify the items type")
@@ -121,7 +121,7 @@ class _Reading:
             return Schema("MAP", key_schema=self.schema(key), value_schema=self.schema(value))
         return Schema("ARRAY", value_schema=self.schema(item))
 
-    def _object(self, place: Place) -> Schema:
+    def _object(self, place: SchemaPlace) -> Schema:
         members = place.members
         if members.get("connect.type") == "map":
             values = members.get("additionalProperties")
@@ -133,17 +133,17 @@ class _Reading:
         properties = [properties[at] for at in sorted(range(len(properties)), key=lambda at: order[at])]
         return Schema("STRUCT", fields=self._fields(properties, self._required(place)))
 
-    def _properties(self, place: Place) -> dict[str, Place]:
+    def _properties(self, place: SchemaPlace) -> dict[str, SchemaPlace]:
         properties: Any = place.members.get("properties", {})
         if not isinstance(properties, dict):
             raise DataError(f"Not a JSON Schema: properties are no object but {properties!r}")
         return {name: place.at(one) for name, one in cast("dict[str, Any]", properties).items()}
 
-    def _required(self, place: Place) -> frozenset[str]:
+    def _required(self, place: SchemaPlace) -> frozenset[str]:
         required = place.members.get("required")
         return frozenset(map(str, cast("list[Any]", required))) if isinstance(required, list) else frozenset()
 
-    def _fields(self, properties: list[tuple[str, Place]], required: frozenset[str]) -> list[tuple[str, Schema]]:
+    def _fields(self, properties: list[tuple[str, SchemaPlace]], required: frozenset[str]) -> list[tuple[str, Schema]]:
         loose = self._options.optional_properties
         return [(name, self.schema(one, optional=loose and name not in required)) for name, one in properties]
 
@@ -170,8 +170,8 @@ class _Reading:
         )
         return self._finished(built, part.place, version, optional)
 
-    def _all(self, members: list[Place], version: int | None, optional: bool) -> Schema:
-        properties: dict[str, Place] = {}
+    def _all(self, members: list[SchemaPlace], version: int | None, optional: bool) -> Schema:
+        properties: dict[str, SchemaPlace] = {}
         required: set[str] = set()
         for one in members:
             self._collect(one, properties, required, 0)
@@ -195,7 +195,7 @@ class _Reading:
             raise DataError(f"Unsupported allOf of {', '.join(kinds)}")
         return self.schema(chosen, version=version, optional=optional)
 
-    def _collect(self, place: Place, properties: dict[str, Place], required: set[str], depth: int) -> None:
+    def _collect(self, place: SchemaPlace, properties: dict[str, SchemaPlace], required: set[str], depth: int) -> None:
         if depth > 50:
             raise DataError("An allOf contains itself: such schemas have no Connect schema here")
         place = self._tree.resolve(place)
@@ -211,7 +211,7 @@ class _Reading:
 
     # --- attributes that a schema declares
 
-    def _finished(self, base: Schema, place: Place, version: int | None, optional: bool) -> Schema:
+    def _finished(self, base: Schema, place: SchemaPlace, version: int | None, optional: bool) -> Schema:
         members = place.members
         own = members.get("connect.version")
         title, description = members.get("title"), members.get("description")

@@ -32,7 +32,7 @@ _VALUES = frozenset(("enum", "const", "default", "examples"))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SchemaPlace:
     """A schema and its document."""
 
     document: str
@@ -44,9 +44,9 @@ class Place:
         node: Any = self.node
         return cast("dict[str, Any]", node) if isinstance(node, dict) else {}
 
-    def at(self, node: Any) -> Place:
+    def at(self, node: Any) -> SchemaPlace:
         """Another schema of the same document."""
-        return Place(self.document, node)
+        return SchemaPlace(self.document, node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Part:
     is allowed) or `not`; `members` are the schemas of a criterion."""
 
     kind: str
-    place: Place
-    members: tuple[Place, ...] = ()
+    place: SchemaPlace
+    members: tuple[SchemaPlace, ...] = ()
 
 
 class JsonTree:
@@ -68,15 +68,15 @@ class JsonTree:
         """
         self._documents = {name: _parsed(one) for name, one in (used or {}).items()}
         self._documents[""] = _parsed(text)
-        self.root = Place("", self._documents[""])
+        self.root = SchemaPlace("", self._documents[""])
         #: Schemas with an `$id` by its absolute form; and for each schema with a reference, the `$id` that applies to
         #: it.
-        self._identified: dict[str, Place] = {}
+        self._identified: dict[str, SchemaPlace] = {}
         self._bases: dict[int, str] = {}
         for name, document in self._documents.items():
             self._identify(name, document)
 
-    def resolve(self, place: Place) -> Place:
+    def resolve(self, place: SchemaPlace) -> SchemaPlace:
         """The schema at the end of its chain of references; a schema without a reference is returned unchanged."""
         begun = place
         for _ in range(_HOPS_MAX):
@@ -86,7 +86,7 @@ class JsonTree:
             place = self._followed(place, reference)
         raise DataError(f"Not a JSON Schema: the reference {begun.members['$ref']!r} leads to itself")
 
-    def part(self, place: Place) -> Part:
+    def part(self, place: SchemaPlace) -> Part:
         """The schema as one part: several parts become an `allOf`."""
         members = place.members
         if "$ref" in members:
@@ -98,7 +98,7 @@ class JsonTree:
             return parts[0]
         return Part("allOf", place, tuple(place.at(_only(one)) for one in parts))
 
-    def _parts(self, place: Place) -> list[Part]:
+    def _parts(self, place: SchemaPlace) -> list[Part]:
         members = place.members
         found: list[Part] = []
         if "enum" in members:
@@ -115,7 +115,7 @@ class JsonTree:
             found.append(Part("not", place))
         return [*found, *self._typed(place)]
 
-    def _typed(self, place: Place) -> list[Part]:
+    def _typed(self, place: SchemaPlace) -> list[Part]:
         kind = place.members.get("type")
         if isinstance(kind, list):
             one_each = tuple(place.at({**_plain(place.members), "type": one}) for one in cast("list[Any]", kind))
@@ -140,17 +140,17 @@ class JsonTree:
             own = members.get(keyword)
             if isinstance(own, str) and not own.startswith("#"):
                 base = urldefrag(urljoin(base, own)).url
-                self._identified.setdefault(base, Place(document, members))
+                self._identified.setdefault(base, SchemaPlace(document, members))
             if isinstance(members.get("$ref"), str):
                 self._bases[id(members)] = base
             pending.extend((one, base) for name, one in members.items() if name not in _VALUES)
 
-    def _followed(self, place: Place, reference: str) -> Place:
+    def _followed(self, place: SchemaPlace, reference: str) -> SchemaPlace:
         target, fragment = urldefrag(reference)
         base = self._bases.get(id(place.node), place.document)
         roots = [self._target(place.document, base, target)] if target else [
             *([self._identified[base]] if base in self._identified else []),
-            Place(place.document, self._documents[place.document]),  # an `$id` inside may not be meant as one
+            SchemaPlace(place.document, self._documents[place.document]),  # an `$id` inside may not be meant as one
         ]  # fmt: skip
         fragment = unquote(fragment)
         for root in roots:
@@ -161,11 +161,11 @@ class JsonTree:
                 return root.at(found)
         raise DataError(f"Not a JSON Schema: the reference {reference!r} leads nowhere")
 
-    def _target(self, document: str, base: str, target: str) -> Place:
+    def _target(self, document: str, base: str, target: str) -> SchemaPlace:
         """The schema that a reference without its fragment names."""
         for name in (target, urljoin(base, target), urljoin(document, target)):
             if name in self._documents:
-                return Place(name, self._documents[name])
+                return SchemaPlace(name, self._documents[name])
             if name in self._identified:
                 return self._identified[name]
         raise DataError(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from herdmesh.connect.converters import definitions
 from herdmesh.connect.converters.protobuf.options import ProtobufOptions
 from herdmesh.connect.converters.quick_checks import quick_check
-from herdmesh.connect.converters.registered import UNFIT, Reader, RegisteredConverter, Writer
+from herdmesh.connect.converters.registered import UNFIT, MessageReader, MessageWriter, RegisteredConverter
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.model import Schema, check_value
 from herdmesh.connect.registry import HEAD_BYTES, RegisteredSchema, Remembered, frame, schema_id_of
@@ -44,7 +44,7 @@ class ProtobufConverter(RegisteredConverter):
         schema_id_of(data)
         return data[: decode_indexes(data, HEAD_BYTES)[1]]
 
-    def _make_reader(self, head: bytes) -> Reader:
+    def _make_reader(self, head: bytes) -> MessageReader:
         from herdmesh.connect.converters.protobuf.files import decode_indexes
         from herdmesh.connect.converters.protobuf.to_connect import connect_schema
 
@@ -62,7 +62,7 @@ class ProtobufConverter(RegisteredConverter):
         used = {reference.name: one.text for reference, one in self._used(found.references)}
         return self._files.get(found, lambda: compiled(found.text, used))
 
-    def _make_writer(self, schema: Schema | None) -> Writer:
+    def _make_writer(self, schema: Schema | None) -> MessageWriter:
         from herdmesh.connect.converters.protobuf.files import encode_indexes, in_pool, text_of
         from herdmesh.connect.converters.protobuf.from_connect import protobuf_file
 

@@ -14,7 +14,7 @@ from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.model import Schema
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
 from herdmesh.connect.transforms.confluent import definitions
-from herdmesh.connect.transforms.confluent.jsonpath.condition import Condition, Lacking
+from herdmesh.connect.transforms.confluent.jsonpath.condition import JsonPathCondition, Lacking
 from herdmesh.connect.transforms.confluent.jsonpath.grammar import Unreadable
 
 
@@ -30,7 +30,7 @@ class ConditionalFilter(PartTransformation):
     def _set_up(self, settings: dict[str, Any]) -> None:
         text: str = settings["filter.condition"]
         try:
-            self._condition = Condition(text)
+            self._condition = JsonPathCondition(text)
         except Unreadable as error:
             fix = "write it as $[?(@.field == 'value')]"
             raise ConfigError.for_value("filter.condition", text, f"JSONPath: {error}", fix=fix) from None
@@ -50,7 +50,7 @@ class ConditionalFilter(PartTransformation):
 
     def _keeps(self, value: Any) -> bool:
         try:
-            return self._condition.holds(value) is self._includes
+            return self._condition.is_met(value) is self._includes
         except Lacking as error:
             if self._missing == "fail":
                 raise DataError(

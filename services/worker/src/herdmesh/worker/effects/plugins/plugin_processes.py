@@ -183,7 +183,7 @@ class Line:
             return
         _log.error("plugin_process_died", folder=self._imports.folder, how=how, connectors=len(instances))
         for context in instances:
-            context.waits.told_elsewhere(None)
+            context.waits.show_remote_wait(None)
             context.raise_error(self._died())
 
     def _heard(self, message: Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold) -> None:
@@ -207,7 +207,7 @@ class Line:
             case Raised(failure=failure):
                 context.raise_error(raised(failure))
             case WaitTold():
-                context.waits.told_elsewhere(_wait_of(message))
+                context.waits.show_remote_wait(_wait_of(message))
             case OffsetsWanted():  # asks Kafka: the line goes on meanwhile
                 threading.Thread(target=self._tell_offsets, args=(message, context), daemon=True).start()
             case _:

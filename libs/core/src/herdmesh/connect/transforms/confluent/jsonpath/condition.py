@@ -14,22 +14,22 @@ from typing import Any, cast
 from herdmesh.connect.java import float_text
 from herdmesh.connect.model import Struct
 from herdmesh.connect.transforms.confluent.jsonpath.comparing import MISSING
-from herdmesh.connect.transforms.confluent.jsonpath.grammar import Filter, Reader, Steps
+from herdmesh.connect.transforms.confluent.jsonpath.grammar import ConditionParser, Filter, Steps
 
 
 class Lacking(Exception):
     """The record has no value, or null, for a field that the condition reads; the text names the field."""
 
 
-class Condition:
+class JsonPathCondition:
     """One compiled condition. Raises `grammar.Unreadable`."""
 
     def __init__(self, text: str) -> None:
-        self._steps = [_compiled(step) if isinstance(step, Filter) else step for step in Reader(text).path()]
+        self._steps = [_compiled(step) if isinstance(step, Filter) else step for step in ConditionParser(text).path()]
         only = self._steps[0] if len(self._steps) == 1 else None
         self._quick = only.quick if isinstance(only, _Compiled) else None
 
-    def holds(self, value: Any) -> bool:
+    def is_met(self, value: Any) -> bool:
         """True when the condition finds any value. Raises Lacking."""
         if self._quick is not None and type(value) in _OBJECTS:
             return self._quick(value)

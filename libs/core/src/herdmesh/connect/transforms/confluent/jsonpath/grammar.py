@@ -83,7 +83,7 @@ class _Operand:
         return into.bind(self.value) if self.place is None else f"v{self.place}"
 
 
-class Reader:
+class ConditionParser:
     """Parser state for one condition."""
 
     def __init__(self, text: str) -> None:
