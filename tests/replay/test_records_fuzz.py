@@ -38,7 +38,7 @@ from herdmesh.connect.model.data import (
     Struct,
 )
 from herdmesh.connect.model.schemas import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Schema
-from herdmesh.engine.bad_records.tolerance import Counts, SourceRecord, Tolerance, error_settings
+from herdmesh.engine.bad_records.tolerance import Counts, FailedRecords, SourceRecord, Tolerance, error_settings
 from libs.core.tests.connect.golden_vectors import vectors
 from tests.support.sizes import soak_or
 from tests.support.tally import note
@@ -142,8 +142,7 @@ def test_a_task_that_tolerates_all_keeps_or_counts_every_record(name: str) -> No
 def sunk(config: dict[str, str], given: list[bytes]) -> tuple[int, int]:
     """How many of these values of topic `t` a sink's chain gives to its task, and how many it skips."""
     chain, counts, kept = chain_config.sink_chain(config), Counts(), 0
-    tolerance = Tolerance(error_settings({"errors.tolerance": "all"}), counts, [])
-    tolerance.origin = lambda batch, at: Message(topic="t", partition=0, offset=at, value=batch.values[at])
+    tolerance = tolerant(counts, lambda batch, at: Message(topic="t", partition=0, offset=at, value=batch.values[at]))
     for start in range(0, len(given), _TOGETHER):
         part = given[start : start + _TOGETHER]
         batch = Batch("t", 0, [None] * len(part), part, range(len(part)), [0] * len(part))
@@ -155,12 +154,17 @@ def sunk(config: dict[str, str], given: list[bytes]) -> tuple[int, int]:
 def sourced(config: dict[str, str], given: list[tuple[Schema | None, Any]]) -> tuple[int, int]:
     """How many of these values a source's chain gives to Kafka, one by one, and how many it skips."""
     chain, counts, sent = chain_config.source_chain(config), Counts(), 0
-    tolerance = Tolerance(error_settings({"errors.tolerance": "all"}), counts, [])
-    tolerance.origin = lambda batch, at: SourceRecord(batch, at, None, None)
+    tolerance = tolerant(counts, lambda batch, at: SourceRecord(batch, at, None, None))
     for schema, value in given:
         sent += sum(len(one.values) for one in chain.run(Batch("t", None, (), [value], value_schema=schema), tolerance))
     assert counts.skipped == counts.errors
     return sent, counts.skipped
+
+
+def tolerant(counts: Counts, origin: Callable[[Batch, int], Message | SourceRecord]) -> Tolerance:
+    """The error policy of `errors.tolerance=all` without reporters."""
+    settings = error_settings({"errors.tolerance": "all"})
+    return Tolerance(settings, FailedRecords(settings, counts, []), origin=origin, pause=lambda _seconds, _yields: None)
 
 
 def converter(name: str) -> Converter:

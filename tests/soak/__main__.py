@@ -118,6 +118,10 @@ PARTS = {
         ("tests/faults/test_kills.py", "tests/faults/test_failpoints.py"),
         rounds=10,
     ),
+    "native": Part(
+        "native.c under AddressSanitizer and UBSan, and a build with a memory error that they must find",
+        ("tests/faults/test_native_sanitized.py",),
+    ),
     "values": Part(
         "random schemas with random values, ten times as many: written and read by every converter, through every sink "
         "of files and requests, read back; a thousand rows of odd values of every type of PostgreSQL from source and "

@@ -342,6 +342,34 @@ def no_sleeping_tests(source: Source) -> Iterator[str]:
                 yield f"line {node.lineno}: sleeps; wait for an event, or look at a condition in a while loop"
 
 
+def no_patched_callbacks(source: Source) -> Iterator[str]:
+    """A callback that is assigned into another object is missing until then, and its owner cannot say who calls it."""
+    if "/src/" not in source.path:
+        return
+    for owner in source.nodes:
+        if not isinstance(owner, ast.ClassDef):
+            continue
+        methods = {
+            one.name
+            for one in owner.body
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+            and not any(ast.unparse(by).endswith("property") for by in one.decorator_list)
+        }
+        for node in ast.walk(owner):
+            if isinstance(node, ast.Assign) and _is_callback(node.value, methods):
+                for target in node.targets:
+                    if isinstance(target, ast.Attribute) and ast.unparse(target.value) not in {"self", "cls"}:
+                        yield f"line {node.lineno}: assigns a callback into another object; pass it to its constructor"
+
+
+def _is_callback(value: ast.expr, methods: set[str]) -> bool:
+    if isinstance(value, ast.Call):
+        return _dotted(value.func).rsplit(".", 1)[-1] == "partial"
+    if isinstance(value, ast.Attribute):
+        return ast.unparse(value.value) == "self" and value.attr in methods
+    return isinstance(value, ast.Lambda)
+
+
 def no_loose_ends(source: Source) -> Iterator[str]:
     """What is not finished is an issue or an ADR, not a mark in the code."""
     for number, line in enumerate(source.text.splitlines(), 1):
@@ -408,6 +436,7 @@ RULES: tuple[Rule, ...] = (
     waits_have_reasons,
     matches_are_complete,
     no_sleeping_tests,
+    no_patched_callbacks,
     no_loose_ends,
     no_bare_except,
     no_machine_paths,

@@ -128,6 +128,18 @@ CASES: list[tuple[Rule, str, str, str]] = [
     (rules.no_loose_ends, "README.md", MARK, "to do it, run make\n"),
     (rules.no_loose_ends, "libs/a.py", "raise NotImplemented" + "Error\n", "except NotImplemented" + "Error:\n"),
     (
+        rules.no_patched_callbacks,
+        f"{WORKER}/a.py",
+        "class A:\n    def f(self, b):\n        b.c.pause = self.g\n    def g(self): ...\n",
+        "class A:\n    def f(self, b):\n        self.b = B(pause=self.g)\n    def g(self): ...\n",
+    ),
+    (
+        rules.no_patched_callbacks,
+        f"{WORKER}/a.py",
+        "class A:\n    def f(self, b):\n        b.origin = lambda at: at\n",
+        "class A:\n    def f(self, b):\n        self.origin = lambda at: at\n",
+    ),
+    (
         rules.no_bare_except,
         "libs/a.py",
         "try:\n    x()\nexcept:\n    pass\n",

@@ -17,7 +17,7 @@ from herdmesh.connect.model.schemas import INT64, STRING
 from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.engine.bad_records.errant_records import ErrantRecords
 from herdmesh.engine.bad_records.record_errors import SinkErrors
-from herdmesh.engine.bad_records.tolerance import Counts, Tolerance, error_settings
+from herdmesh.engine.bad_records.tolerance import Counts, FailedRecords, error_settings
 from herdmesh.engine.runtime.contract import ErrorCounts
 from libs.core.tests.engine.harness import make_spec
 from libs.core.tests.engine.heard import Heard
@@ -31,8 +31,8 @@ class World:
     def __init__(self) -> None:
         self.counts = Counts()
         self.heard = Heard()
-        tolerance = Tolerance(error_settings({"errors.tolerance": "all"}), self.counts, [self.heard])
-        self.records = ErrantRecords(tolerance, lambda: None, CHAIN)
+        failed = FailedRecords(error_settings({"errors.tolerance": "all"}), self.counts, [self.heard])
+        self.records = ErrantRecords(failed, lambda: None, CHAIN)
 
     def reported(self, batch: SinkBatch, index: int = 0) -> Message:
         self.records.report(batch, index, ValueError("x"))

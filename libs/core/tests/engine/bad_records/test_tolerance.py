@@ -18,6 +18,7 @@ from herdmesh.connect.model.schemas import OPTIONAL_STRING, Schema
 from herdmesh.engine.bad_records.error_reports import LogReporter, context_headers, log_text, stack_trace
 from herdmesh.engine.bad_records.tolerance import (
     Counts,
+    FailedRecords,
     Failure,
     RetryStopped,
     SourceRecord,
@@ -43,11 +44,12 @@ class World:
         self.counts = Counts()
         self._stop_after = stop_after
         config = {f"errors.{name.replace('_', '.')}": value for name, value in settings.items()}
+        policy = error_settings(config)
+        self.failed = FailedRecords(policy, self.counts, [self.heard])
         self.tolerance = Tolerance(
-            error_settings(config), self.counts, [self.heard], clock=lambda: self.now_s, chance=self._chance
-        )
-        self.tolerance.pause = self._pause
-        self.tolerance.origin = lambda _batch, _at: message()
+            policy, self.failed, origin=lambda _batch, _at: message(), pause=self._pause, clock=lambda: self.now_s,
+            chance=self._chance,
+        )  # fmt: skip
 
     def _pause(self, seconds: float, yields: bool) -> RunEnd | None:
         if len(self.pauses_ms) == self._stop_after:
@@ -196,11 +198,11 @@ def test_a_batch_is_given_again_until_the_task_takes_it_and_nothing_is_counted()
 
 def test_outside_of_the_chain_a_failure_is_counted_and_nothing_is_skipped_for_the_task() -> None:
     world = World(tolerance="all")
-    world.tolerance.failed_outside(Failure("TASK_PUT", "c.C", ValueError("x"), message()))
+    world.failed.add_outside(Failure("TASK_PUT", "c.C", ValueError("x"), message()))
     assert world.counts.so_far() == ErrorCounts(failures=1, last_error_ms=world.counts.last_error_ms)
     strict = World()
     with pytest.raises(RecordError, match=r"TASK_PUT .* offset 7: x"):
-        strict.tolerance.failed_outside(Failure("TASK_PUT", "c.C", ValueError("x"), message()))
+        strict.failed.add_outside(Failure("TASK_PUT", "c.C", ValueError("x"), message()))
     assert strict.told() == ErrorCounts(failures=1, errors=1)
 
 

@@ -91,7 +91,7 @@ def test_it_is_asked_for_once_the_wait_is_shown_and_seldom(monkeypatch: pytest.M
 
     monkeypatch.setattr(unacknowledged.time, "monotonic", monotonic)
     monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
-    with Unacknowledged(Producer(), "Kafka h:1", lambda: ["gone"]) as left:  # pyright: ignore[reportArgumentType]
+    with Unacknowledged(Producer(), "Kafka h:1", ["gone"]) as left:  # pyright: ignore[reportArgumentType]
         monkeypatch.setattr(left, "_ask_at_s", 104.0)
         left.note()
         shown = waits.current().shown()

@@ -13,7 +13,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.engine import TaskFailed, TaskKind
+from herdmesh.engine.sink.consumer_control import ConsumerControl
+from herdmesh.engine.sink.refresh_schedule import RefreshSchedule
 from herdmesh.engine.sink.sink_commits import SinkCommits
+from herdmesh.engine.sink.sink_positions import SinkPositions
 from libs.core.tests.engine.harness import make_spec
 from libs.core.tests.engine.sinks import PATH, ListSink
 
@@ -46,11 +49,12 @@ class Fence:
 def test_a_partition_that_was_moved_is_committed_anew_with_the_others(position: int, again: int) -> None:
     """A move forward is not passed over: what lies between was not made durable."""
     fence = Fence()
-    commits = commits_of(fence)
-    commits.positions = {FIRST: 5, SECOND: 7}
+    positions = SinkPositions()
+    commits = commits_of(fence, positions)
+    positions.assign({FIRST: 5, SECOND: 7})
     commits.commit()
-    commits.positions[FIRST] = 6
-    commits.move(SECOND, position)
+    positions.read_to(FIRST, 6)
+    positions.seek(SECOND, position)
     fence.refuses = KafkaError.COORDINATOR_LOAD_IN_PROGRESS
     with pytest.raises(TaskFailed):
         commits.commit()
@@ -67,8 +71,9 @@ def test_a_topic_that_was_deleted_since_leaves_the_others_their_commit(
 ) -> None:
     """Kafka refuses the whole transaction for it."""
     fence = Fence()
-    commits = commits_of(fence, deleted)
-    commits.positions = {FIRST: 5, SECOND: 7}
+    positions = SinkPositions()
+    commits = commits_of(fence, positions, deleted)
+    positions.assign({FIRST: 5, SECOND: 7})
     fence.refuses = KafkaError.UNKNOWN_TOPIC_OR_PART
     commits.commit()
     assert fence.said == said
@@ -76,14 +81,15 @@ def test_a_topic_that_was_deleted_since_leaves_the_others_their_commit(
 
 def test_a_topic_that_is_unknown_and_not_deleted_ends_the_run() -> None:
     fence = Fence()
-    commits = commits_of(fence)
-    commits.positions = {FIRST: 5}
+    positions = SinkPositions()
+    commits = commits_of(fence, positions)
+    positions.assign({FIRST: 5})
     fence.refuses = KafkaError.UNKNOWN_TOPIC_OR_PART
     with pytest.raises(TaskFailed):
         commits.commit()
 
 
-def commits_of(fence: Any, deleted: Collection[PartitionId] = ()) -> SinkCommits:
+def commits_of(fence: Any, positions: SinkPositions, deleted: Collection[PartitionId] = ()) -> SinkCommits:
     nothing: Any = SimpleNamespace(
         is_ending=False, wants_commit=False, records_in=0, asks=False, settle=int, raise_swallowed=int,
         commit_failed=int, committed=abs,
@@ -92,6 +98,6 @@ def commits_of(fence: Any, deleted: Collection[PartitionId] = ()) -> SinkCommits
     settings: Any = SimpleNamespace(flush_interval_ms=60_000, group="connect-sink")
     return SinkCommits(
         spec, settings, task=ListSink(), fence=fence, group=object, missing=lambda of: {*of}.intersection(deleted),
-        errors=nothing, meter=nothing, reading=nothing, spans=None, heed=lambda: None, look=lambda: None,
-        tell=lambda: None,
+        errors=nothing, meter=nothing, reading=nothing, spans=None, positions=positions,
+        control=ConsumerControl(nothing, nothing, nothing, positions), refresh=RefreshSchedule(), report=lambda: None,
     )  # fmt: skip

@@ -20,16 +20,16 @@ from herdmesh.connect.chain import SinkChain
 from herdmesh.connect.errors import RecordError
 from herdmesh.connect.model import NO_TIMESTAMP_MS, ConnectRecord
 from herdmesh.connect.spi import SINK_TASK_CLASS, TASK_PUT, SinkBatch
-from herdmesh.engine.bad_records.tolerance import Failure, Tolerance
+from herdmesh.engine.bad_records.tolerance import FailedRecords, Failure
 
 
 class ErrantRecords:
     """`ErrantRecordReporter` of one run. Used from the loop's thread only."""
 
-    def __init__(self, tolerance: Tolerance, settle: Callable[[], None], chain: SinkChain) -> None:
+    def __init__(self, failed: FailedRecords, settle: Callable[[], None], chain: SinkChain) -> None:
         """`settle`: returns once all reports are safe, after a call of `settled`. `chain`: the run's."""
         self.flush_dead_letters = settle
-        self._tolerance = tolerance
+        self._failed = failed
         self._chain = chain
         self._exceeded: RecordError | None = None
         #: reports since the last `settled`.
@@ -41,7 +41,7 @@ class ErrantRecords:
         if message is None:
             message = self._as_made(batch, index)
         try:
-            self._tolerance.failed_outside(Failure(TASK_PUT, SINK_TASK_CLASS, error, message))
+            self._failed.add_outside(Failure(TASK_PUT, SINK_TASK_CLASS, error, message))
         except RecordError as exceeded:
             self._exceeded = exceeded
             raise

@@ -9,9 +9,9 @@ Invariant: a connector that sets no `errors.*` has no reporter and no client for
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.chain import SinkChain
@@ -26,6 +26,7 @@ from herdmesh.engine.bad_records.tolerance import (
     KAFKA_PRODUCE,
     Counts,
     ErrorSettings,
+    FailedRecords,
     Failure,
     Reporter,
     SourceRecord,
@@ -33,7 +34,7 @@ from herdmesh.engine.bad_records.tolerance import (
     error_settings,
 )
 from herdmesh.engine.librdkafka import clients
-from herdmesh.engine.runtime import RunSpec, access_of
+from herdmesh.engine.runtime import RunEnd, RunSpec, access_of
 
 PRODUCER_CLASS = "org.apache.kafka.clients.producer.KafkaProducer"
 
@@ -51,17 +52,30 @@ class SinkErrors:
             ConfigError: an invalid setting.
             TaskFailed: the topic does not exist and cannot be created.
         """
-        settings = error_settings(spec.connector_config)
+        self._settings = settings = error_settings(spec.connector_config)
         self.counts = Counts()
         self._letters: SinkDeadLetters | None = None
         if settings.dead_letters:
             make_topic(_queue_admin(spec, admin), settings)
             self._letters = _sink_letters(spec, settings, self.counts)
-        self.tolerance = Tolerance(settings, self.counts, _reporters(spec, settings, self.counts, self._letters))
+        self._failed = FailedRecords(settings, self.counts, _reporters(spec, settings, self.counts, self._letters))
         self.tolerates = settings.tolerate
-        #: exists with or without reporters: the task reports failed records through it.
-        self.errant = ErrantRecords(self.tolerance, self.settle, chain)
+        self._read: Sequence[Message] = ()
+        #: also where no reporter is configured: the task skips its records through it.
+        self.errant = ErrantRecords(self._failed, self.settle, chain)
         self.reporter = self.errant if settings.reports else None
+
+    def tolerance(
+        self, *, pause: Callable[[float, bool], RunEnd | None], requested_delay_ms: Callable[[], int | None]
+    ) -> Tolerance:
+        """The error policy of the run's loop. Arguments as of `Tolerance`."""
+        return Tolerance(
+            self._settings, self._failed, origin=self._origin, pause=pause, requested_delay_ms=requested_delay_ms
+        )
+
+    def begin(self, read: Sequence[Message]) -> None:
+        """Records that fail from now on are among these, which were read from one partition."""
+        self._read = read
 
     def settle(self) -> None:
         """Wait until no dead letter is in flight. Raises TaskFailed when that takes too long."""
@@ -88,13 +102,16 @@ class SinkErrors:
         if self._letters is not None:
             self._letters.close()
 
+    def _origin(self, _batch: Batch, at: int) -> Message:
+        return self._read[at]
+
 
 class SourceErrors:
     """Error handling of a source task's run."""
 
     def __init__(self, spec: RunSpec, admin: AdminClient) -> None:
         """Like a sink's."""
-        settings = error_settings(spec.connector_config)
+        self._settings = settings = error_settings(spec.connector_config)
         self.counts = Counts()
         self.letters: SourceDeadLetters | None = None
         if settings.dead_letters:
@@ -102,12 +119,15 @@ class SourceErrors:
             self.letters = SourceDeadLetters(
                 spec, settings, self.counts, lambda: size_max(admin, settings.dead_letters)
             )
-        self.tolerance = Tolerance(settings, self.counts, _reporters(spec, settings, self.counts, self.letters))
+        self._failed = FailedRecords(settings, self.counts, _reporters(spec, settings, self.counts, self.letters))
         self._polled: SourceBatch | None = None
-        self.tolerance.origin = self._origin
+
+    def tolerance(self, *, pause: Callable[[float, bool], RunEnd | None]) -> Tolerance:
+        """The error policy of the run's loop. `pause` as of `Tolerance`."""
+        return Tolerance(self._settings, self._failed, origin=self._origin, pause=pause)
 
     def begin(self, polled: SourceBatch) -> None:
-        """Set the batch of the records that fail from now on."""
+        """Records that fail from now on are of this batch."""
         self._polled = polled
 
     def refused(self, batch: Batch, at: int, error: KafkaError, topic: str, size_bytes: int) -> None:
@@ -124,7 +144,7 @@ class SourceErrors:
                 "max.message.bytes where that is smaller"
             )
         failure = Failure(KAFKA_PRODUCE, PRODUCER_CLASS, kind(message), origin)
-        self.tolerance.failed_outside(failure)
+        self._failed.add_outside(failure)
 
     def _origin(self, batch: Batch, at: int) -> SourceRecord:
         polled = self._polled

@@ -135,31 +135,67 @@ class RetryStopped(Exception):
         self.reason = reason
 
 
+class FailedRecords:
+    """Counts and reports of the failed records of a run. Used from the loop's thread only."""
+
+    def __init__(self, settings: ErrorSettings, counts: Counts, reporters: Sequence[Reporter]) -> None:
+        self.counts = counts
+        self._tolerate = settings.tolerate
+        self._reporters = reporters
+
+    def add(self, failure: Failure) -> None:
+        """Count a failed record and report it."""
+        self.counts.errors += 1
+        self._report(failure)
+
+    def add_outside(self, failure: Failure) -> None:
+        """Count and report a record that failed where nothing is retried: in the task's hands, or on its way to Kafka.
+
+        Raises RecordError unless errors are tolerated.
+        """
+        self.counts.failures += 1
+        if self._tolerate:
+            self._report(failure)
+            return
+        self.add(failure)
+        raise outside_error(failure) from failure.error
+
+    def _report(self, failure: Failure) -> None:
+        self.counts.last_error_ms = time.time_ns() // 1_000_000
+        for reporter in self._reporters:
+            reporter.report(failure)
+
+
 class Tolerance:
     """The `Attempts` of a run (`connect.chain`). Used from the loop's thread only."""
 
     def __init__(
         self,
         settings: ErrorSettings,
-        counts: Counts,
-        reporters: Sequence[Reporter],
+        failed: FailedRecords,
         *,
+        origin: Callable[[Batch, int], Message | SourceRecord],
+        pause: Callable[[float, bool], RunEnd | None],
+        requested_delay_ms: Callable[[], int | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        self.counts = counts
-        self.eager = settings.tolerate or settings.reports
-        self.origin: Callable[[Batch, int], Message | SourceRecord] = _unknown
-        """Set by the loop: the original record at an index of the current batch."""
-        self.pause: Callable[[float, bool], RunEnd | None] = _slept
-        """Set by the loop: wait so many seconds; returns the reason to end the run, None = the wait is over. With True
-        it also ends when its share of the slot is used: retries without a limit would keep the slot from others
-        forever. Retries with a limit would begin again in the next run, so that the record might never be skipped.
         """
-        self.asked_delay_ms: Callable[[], int | None] = lambda: None
-        """The delay that a sink task requested when it could not take a batch; None = it set none."""
+        Args:
+            origin: the record, as it was read, at this place of the batch that the chain works on.
+            pause: wait so many seconds while the run reports and commits; returns why the run must end instead, None
+                when it waited. With True it also returns when the run's share of its slot is used: retries without a
+                limit would keep the slot from other tasks for ever. Retries with a limit would begin anew in the next
+                run, so that the record might never be skipped.
+            requested_delay_ms: the delay that a sink task asked for when it refused a batch; None = it did not.
+        """
+        self.counts = failed.counts
+        self.eager = settings.tolerate or settings.reports
         self._settings = settings
-        self._reporters = reporters
+        self._failed = failed
+        self._origin = origin
+        self._pause = pause
+        self._requested_delay_ms = requested_delay_ms
         self._clock = clock
         self._chance = chance
         #: the wait of a record that is retried.
@@ -197,7 +233,7 @@ class Tolerance:
                 if self._settings.tolerate and not isinstance(error, _ENDS_ANYWAY):
                     self._given_up(stage, step, batch, at, error)
                     raise RecordSkipped from error
-                self._failed(Failure(stage, executing_class(step), error, self.origin(batch, at)))
+                self._failed.add(Failure(stage, executing_class(step), error, self._origin(batch, at)))
                 raise record_error(stage, step, batch, at, error) from error
             else:
                 if tries > 1:
@@ -217,29 +253,17 @@ class Tolerance:
             refused = error
         with waits.Standing() as wait:
             while True:
-                asked_ms = self.asked_delay_ms()
+                asked_ms = self._requested_delay_ms()
                 delay_ms = self._delay_ms(wait.tries + 1) if asked_ms is None else asked_ms
                 of, why = refused.waits_for or "the target of its task", error_text(refused)
                 _log.warning("the task cannot take a batch now; it is given it again in %.0f ms: %s", delay_ms, why)
                 wait.goes_on(of, why, tried=True, next_try_s=delay_ms / 1000)
-                if (end := self.pause(delay_ms / 1000, True)) is not None:
+                if (end := self._pause(delay_ms / 1000, True)) is not None:
                     raise RetryStopped(end) from refused
                 try:
                     return put()
                 except RetriableError as error:
                     refused = error
-
-    def failed_outside(self, failure: Failure) -> None:
-        """Handle a record that failed where there are no retries: in the task, or on its way to Kafka.
-
-        Raises RecordError unless errors are tolerated.
-        """
-        self.counts.failures += 1
-        if self._settings.tolerate:
-            self._told(failure)
-            return
-        self._failed(failure)
-        raise outside_error(failure) from failure.error
 
     def _again(self, begun_s: float, tries: int, waits_for: str, error: RetriableError) -> bool:
         """Wait before the next retry; False = the retry timeout is over. Raises RetryStopped."""
@@ -252,7 +276,7 @@ class Tolerance:
         if timeout_ms >= 0:
             delay_ms = min(delay_ms, timeout_ms - elapsed_ms)
         self._wait.goes_on(waits_for, error_text(error), tried=True, next_try_s=delay_ms / 1000)
-        if (end := self.pause(delay_ms / 1000, timeout_ms < 0)) is not None:
+        if (end := self._pause(delay_ms / 1000, timeout_ms < 0)) is not None:
             self._wait.over()
             raise RetryStopped(end)
         return True
@@ -264,16 +288,7 @@ class Tolerance:
 
     def _given_up(self, stage: str, step: object, batch: Batch, at: int, error: Exception) -> None:
         self.counts.skipped += 1
-        self._failed(Failure(stage, executing_class(step), error, self.origin(batch, at)))
-
-    def _failed(self, failure: Failure) -> None:
-        self.counts.errors += 1
-        self._told(failure)
-
-    def _told(self, failure: Failure) -> None:
-        self.counts.last_error_ms = time.time_ns() // 1_000_000
-        for reporter in self._reporters:
-            reporter.report(failure)
+        self._failed.add(Failure(stage, executing_class(step), error, self._origin(batch, at)))
 
 
 def executing_class(step: object) -> str:
@@ -289,11 +304,3 @@ def outside_error(failure: Failure) -> RecordError:
     if isinstance(record, SourceRecord):
         return RecordError(failure.stage, failure.class_name, record.batch.topic, record.batch.partition, None, cause)
     return RecordError(failure.stage, failure.class_name, record.topic(), record.partition(), record.offset(), cause)
-
-
-def _unknown(_batch: Batch, _at: int) -> SourceRecord:
-    raise AssertionError("no loop has begun")
-
-
-def _slept(seconds: float, _yields: bool) -> None:
-    time.sleep(seconds)  # waits: the caller of this pause reports the wait (`goes_on`)

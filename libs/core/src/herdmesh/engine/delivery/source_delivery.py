@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -53,16 +53,21 @@ class SourceDelivery:
         """Begin a commit unit: records produced from now on belong to the next commit. Raises TaskFenced."""
         self.fence.begin()
 
-    def commit(self, offsets: Mapping[bytes, bytes | None], topics: Sequence[str]) -> None:
-        """Return once the records are acknowledged and visible, and the offsets are in these topics; no topics = the
-        worker keeps the offsets.
+    def commit(
+        self, offsets: Mapping[bytes, bytes | None], topics: Sequence[str], sends_to: Collection[str] = ()
+    ) -> None:
+        """Return once the records are acknowledged and visible, and the offsets are in the offsets topics.
+
+        Args:
+            topics: the offsets topics; none = the worker keeps the offsets.
+            sends_to: the topics of the records, named in the task's status while no broker acknowledges them.
 
         Raises:
             TaskFenced: as `Fence.commit`; also TaskFailed.
             KafkaException: the client rejects the offsets, or is lost (`raise_lost`).
         """
         self._write(offsets, topics)
-        self.fence.commit()
+        self.fence.commit((*sends_to, *topics))
 
     def abort(self) -> None:
         """Abort the records since `begin`; only for a transactional delivery. Raises as `Fence.commit`."""
@@ -125,18 +130,20 @@ class AtLeastOnce(SourceDelivery):
         """See `SourceDelivery`."""
         self._is_open = True
 
-    def commit(self, offsets: Mapping[bytes, bytes | None], topics: Sequence[str]) -> None:
-        """See `SourceDelivery`.
+    def commit(
+        self, offsets: Mapping[bytes, bytes | None], topics: Sequence[str], sends_to: Collection[str] = ()
+    ) -> None:
+        """See there.
 
         Raises also TaskFailed: the reason why Kafka rejected records, or RETRIABLE: not all are acknowledged after a
         minute. No offset is committed then, and all acknowledged records will be sent again.
         """
-        self._settle()
+        self._settle(sends_to)
         failpoints.hit("before-offset-commit")
         if topics:
             self.fence.begin()
             self._write(offsets, topics)
-            self.fence.commit()
+            self.fence.commit(topics)
         self._is_open = False
 
     def is_lost(self) -> bool:
@@ -167,10 +174,10 @@ class AtLeastOnce(SourceDelivery):
             _log.info("the producer of the records is abandoned: %s", error)
         super().close()
 
-    def _settle(self) -> None:
+    def _settle(self, sends_to: Collection[str]) -> None:
         deadline_s = time.monotonic() + RETRY_TIMEOUT_S
         before = len(self.producer)
-        with Unacknowledged(self.producer, self.fence.waits_for, self.fence.sends_to) as doubt:
+        with Unacknowledged(self.producer, self.fence.waits_for, sends_to) as doubt:
             while before and (left := self.producer.flush(_TURN_S)):  # waits: reported by `doubt`
                 if left == before:
                     self._contact.doubt()

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -40,9 +41,6 @@ _log = logging.getLogger(__name__)
 
 class Fence:
     """One producer with one transactional id; one transaction at a time."""
-
-    sends_to: Callable[[], Iterable[str]] = tuple
-    """The topics of the records in the open transaction, as far as its owner names them."""
 
     def __init__(
         self,
@@ -82,8 +80,11 @@ class Fence:
         self._until_done(self.producer.begin_transaction, "beginning a transaction")
         self._in_transaction = True
 
-    def commit(self) -> None:
+    def commit(self, sends_to: Collection[str] = ()) -> None:
         """Commit the open transaction: the records produced in it are acknowledged and visible.
+
+        Args:
+            sends_to: the topics of its records, named in the task's status while no broker acknowledges them.
 
         Raises:
             TaskFenced: another owner took over; nothing of the transaction is visible.
@@ -91,7 +92,7 @@ class Fence:
             the
                 client only inferred an acknowledgement (`clients.raise_guess`): the commit was not sent then.
         """
-        self._until_done(self._settle, "sending")
+        self._until_done(partial(self._settle, sends_to), "sending")
         self._until_done(self._watched(lambda: self.producer.commit_transaction(CALL_TIMEOUT_S)), "committing")
         self._in_transaction = False
 
@@ -182,9 +183,8 @@ class Fence:
         except KafkaException as error:
             _log.info("the producer of %s is abandoned: %s", self._transactional_id, error)
 
-    def _settle(self) -> None:
-        """Wait until each record is acknowledged, or the transaction cannot be committed any more; the commit then
-        fails with the reason.
+    def _settle(self, sends_to: Collection[str]) -> None:
+        """Return once each record is acknowledged, or the transaction can no more be committed, which the commit says.
 
         Raises:
             TaskFenced: another owner took over.
@@ -192,7 +192,7 @@ class Fence:
             KafkaException: as `raise_lost`.
         """
         deadline = time.monotonic() + RETRY_TIMEOUT_S
-        with Unacknowledged(self.producer, self.waits_for, self.sends_to) as left:
+        with Unacknowledged(self.producer, self.waits_for, sends_to) as left:
             while self.producer.flush(_TURN_S):  # waits: reported by `left`
                 if self.trouble() is not None:  # queued records stay in the queue then
                     return

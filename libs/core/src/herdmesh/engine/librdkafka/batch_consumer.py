@@ -15,7 +15,7 @@ from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.librdkafka import native
@@ -116,7 +116,10 @@ class BatchConsumer:
         count: int = self._loops.herdmesh_take(
             self._queue, int(wait_s * 1000), at, rows.ctypes.data, ctypes.byref(found), records_max
         )
-        if count <= 0:
+        if count < 0:
+            code: int = self._library.rd_kafka_last_error()
+            raise KafkaException(KafkaError(code, f"the queue of records cannot be read: {KafkaError(code).str()}"))
+        if count == 0:
             return [], []
         try:
             return self._apart(rows[:count], messages[:count], found)

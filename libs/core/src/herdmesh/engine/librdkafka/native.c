@@ -1,11 +1,13 @@
 /* Loops over librdkafka's public calls, one per record; in Python each call would create an object (ADR 0016).
  *
- * Owns no memory and no rule: `native.py` finds librdkafka and passes its calls to `herdmesh_bind`; `batch_consumer.py`
- * and `column_queue.py` own the meaning of the arrays. It includes neither Python's headers nor librdkafka's, so that a
- * C compiler is enough to build it; the one struct of librdkafka that it reads is in librdkafka's public header.
+ * Owns no memory and no rule: `native.py` finds librdkafka and gives its calls to `herdmesh_bind`; `batch_consumer.py` and
+ * `column_queue.py` own what the arrays mean. It needs neither Python's headers nor librdkafka's, so that a C compiler is
+ * all it takes to build. What it repeats of librdkafka's public header (one struct, some enums) is compared with that
+ * header when it is compiled on a machine that has it.
  *
  * Invariant: one `herdmesh_release` frees all messages of a `herdmesh_take`.
  */
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -60,11 +62,45 @@ typedef struct { /* in the order of `native._CALLS` */
 enum { V_END = 0, V_RKT = 2, V_PARTITION = 3, V_VALUE = 4, V_KEY = 5, V_MSGFLAGS = 7, V_TIMESTAMP = 8 };
 enum { F_COPY = 2, QUEUE_FULL = -184 };
 
+#if defined(__has_include)
+#if __has_include(<librdkafka/rdkafka.h>)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wignored-qualifiers" /* the header's own, where it is no system header */
+#include <librdkafka/rdkafka.h>
+#pragma GCC diagnostic pop
+#define HERDMESH_CHECKED_AGAINST_RDKAFKA 1 /* the tests look for it */
+#define SAME_FIELD(ours, theirs)                                                                                       \
+    static_assert(offsetof(message, ours) == offsetof(rd_kafka_message_t, theirs), "rd_kafka_message_t." #theirs);     \
+    static_assert(sizeof(((message *)0)->ours) == sizeof(((rd_kafka_message_t *)0)->theirs), "size of ." #theirs)
+#define SAME_VALUE(ours, theirs) static_assert((int)ours == (int)theirs, #theirs)
+SAME_FIELD(err, err);
+SAME_FIELD(topic, rkt);
+SAME_FIELD(partition, partition);
+SAME_FIELD(payload, payload);
+SAME_FIELD(len, len);
+SAME_FIELD(key, key);
+SAME_FIELD(key_len, key_len);
+SAME_FIELD(offset, offset);
+SAME_FIELD(private, _private);
+static_assert(sizeof(message) == sizeof(rd_kafka_message_t), "size of rd_kafka_message_t");
+SAME_VALUE(V_END, RD_KAFKA_VTYPE_END);
+SAME_VALUE(V_RKT, RD_KAFKA_VTYPE_RKT);
+SAME_VALUE(V_PARTITION, RD_KAFKA_VTYPE_PARTITION);
+SAME_VALUE(V_VALUE, RD_KAFKA_VTYPE_VALUE);
+SAME_VALUE(V_KEY, RD_KAFKA_VTYPE_KEY);
+SAME_VALUE(V_MSGFLAGS, RD_KAFKA_VTYPE_MSGFLAGS);
+SAME_VALUE(V_TIMESTAMP, RD_KAFKA_VTYPE_TIMESTAMP);
+SAME_VALUE(F_COPY, RD_KAFKA_MSG_F_COPY);
+SAME_VALUE(QUEUE_FULL, RD_KAFKA_RESP_ERR__QUEUE_FULL);
+#endif
+#endif
+
 static calls kafka;
 
 void herdmesh_bind(const calls *found) { kafka = *found; }
 
-/* Takes the messages of a queue, at most `size`, and fills one row for each. `timeout_ms` limits the whole wait. */
+/* Takes at most `size` messages of a queue, waiting so long for all of them, and describes each in its row. Returns how
+ * many; -1: librdkafka failed, and `rd_kafka_last_error` has the reason. */
 long herdmesh_take(void *queue, int timeout_ms, message **messages, row *rows, summary *of_all, long size) {
     long count = (long)kafka.consume_batch_queue(queue, timeout_ms, messages, (size_t)size);
     memset(of_all, 0, sizeof *of_all);

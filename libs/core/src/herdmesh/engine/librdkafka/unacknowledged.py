@@ -9,7 +9,7 @@ Invariant: the waiting thread is delayed by `_ANSWER_S` at most, and nothing is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from types import TracebackType
 from typing import Any, Final
 
@@ -25,10 +25,12 @@ _NAMED_MAX: Final = 3
 
 
 class Unacknowledged:
-    """Diagnosis for one producer; a context manager around each wait. `topics`: the topics of the records it waits
-    for."""
+    """Why a producer's records are not acknowledged. Used with `with`, around each wait.
 
-    def __init__(self, producer: CheckedProducer, waits_for: str, topics: Callable[[], Iterable[str]]) -> None:
+    `topics`: the topics of the records that are waited for.
+    """
+
+    def __init__(self, producer: CheckedProducer, waits_for: str, topics: Collection[str]) -> None:
         self._producer, self._waits_for, self._topics = producer, waits_for, topics
         self._standing = waits.Standing()
         self._ask_at_s = 0.0
@@ -63,7 +65,7 @@ class Unacknowledged:
         except KafkaException as error:
             # The request may have gone to the unreachable broker.
             return f"no broker tells of its topics ({error.args[0].str()})", _ANSWER_S
-        return why(found, self._topics()), _AGAIN_S
+        return why(found, self._topics), _AGAIN_S
 
 
 def why(metadata: Any, topics: Iterable[str]) -> str:

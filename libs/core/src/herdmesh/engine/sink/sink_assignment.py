@@ -1,32 +1,33 @@
-"""Assignment of a sink run: its partitions, and the offsets from which its consumer reads them.
+"""Assignment of a sink run: which partitions it has, and from which offset it begins to read each.
 
-Owns taking partitions over, releasing them, and the consumer's assignment. `partitions` queries which partitions the
-task owns, `positions` decides where they begin, `sink_commits` commits.
+Owns taking partitions over and dropping them. Which partitions are the task's is asked in `partitions`, from where they
+begin decided in `positions`; the consumer is moved by `consumer_control`, and commits are made by `sink_commits`.
 
-Invariant: a partition is read only after an earlier owner's commit of it was finished, and from its position in
-`sink_commits`.
+Invariant: a partition is read only after every commit that an earlier owner left open was finished, and from its
+position in `SinkPositions`.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.spi import PartitionId, SinkTask, StagingSinkTask, waits
 from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.fencing import Fence, GroupFinisher
-from herdmesh.engine.librdkafka import BatchConsumer
 from herdmesh.engine.runtime import OFFSETS_MISSING, OffsetsLost, RunSpec, SinkSettings, no_topic
 from herdmesh.engine.sink import manifest, partitions
+from herdmesh.engine.sink.consumer_control import ConsumerControl
 from herdmesh.engine.sink.ledger import LedgerSinkTask, over_group
 from herdmesh.engine.sink.positions import made_again, of_topics_as_they_are, starting_offsets, within
+from herdmesh.engine.sink.refresh_schedule import RefreshSchedule
 from herdmesh.engine.sink.sink_commits import SinkCommits
+from herdmesh.engine.sink.sink_positions import SinkPositions
 from herdmesh.engine.sink.task_requests import Reading
 
 MISSING_TOPIC_INTERVAL_S = 1.0
@@ -42,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class SinkAssignment:
-    """The assignment of one run. Used from the loop's thread only, except for the first `owned`."""
+    """Assignment of one run. Used from the loop's thread only, but for the first `owned`."""
 
     def __init__(
         self,
@@ -51,9 +52,11 @@ class SinkAssignment:
         *,
         task: SinkTask,
         consumer: Consumer,
-        intake: BatchConsumer,
         admin: AdminClient,
         fence: Fence,
+        positions: SinkPositions,
+        control: ConsumerControl,
+        refresh: RefreshSchedule,
         commits: SinkCommits,
         reading: Reading,
     ) -> None:
@@ -63,48 +66,16 @@ class SinkAssignment:
         self._staging = task if isinstance(task, StagingSinkTask) else None
         self._ledger = task if isinstance(task, LedgerSinkTask) else None
         self._consumer = consumer
-        self._intake = intake
         self._admin = admin
+        self._positions = positions
+        self._control = control
+        self._refresh = refresh
         self._commits = commits
         self._reading = reading
         self._hung = GroupFinisher(spec, settings.consumer, settings.group, fence, admin)
-        self.positions = commits.positions
-        """The assigned partitions with their positions."""
         self.ends: dict[PartitionId, int] = {}
         """Their ends when the run began with them: the client knows no end before its first fetch."""
-        self._at_end: set[PartitionId] = set()
-        self._refresh_s = time.monotonic()
         self._no_topic = waits.Standing()
-
-    @property
-    def is_all_read(self) -> bool:
-        """True when every partition was read to its end, and none is paused."""
-        return len(self._at_end) >= len(self.positions) and not self._reading.paused
-
-    def read(self, partition: PartitionId, position: int) -> None:
-        """Set the position: records before it were put."""
-        self.positions[partition] = position
-        self._at_end.discard(partition)
-
-    def ended(self, partition: PartitionId, end: int) -> None:
-        """Handle an end-of-partition event. Transaction markers are not records: only this event moves the position
-        past them.
-        """
-        if partition in self.positions:
-            self.positions[partition] = max(self.positions[partition], end)
-            self._at_end.add(partition)
-
-    def refresh_due(self, now_s: float) -> bool:
-        """True when the check for new partitions is due."""
-        return now_s >= self._refresh_s
-
-    def refresh_soon(self) -> None:
-        """Make the next check due at once, because partitions were deleted."""
-        self._refresh_s = -math.inf
-
-    def refresh_warm(self, now_s: float) -> None:
-        """Make the next check due within the warm interval: the run becomes warm."""
-        self._refresh_s = min(self._refresh_s, now_s + WARM_REFRESH_INTERVAL_S)
 
     def owned(self, *, is_warm: bool = False) -> partitions.Owned:
         """The partitions that the task owns now. Queries Kafka."""
@@ -121,7 +92,7 @@ class SinkAssignment:
             interval_s = min(interval_s, MISSING_TOPIC_INTERVAL_S)
         elif is_warm:
             interval_s = min(interval_s, max(WARM_REFRESH_INTERVAL_S, (now_s - begun_s) / WARM_REFRESH_SHARE))
-        self._refresh_s = now_s + interval_s
+        self._refresh.refreshed(now_s + interval_s)
         return owned
 
     def refresh(self, *, is_warm: bool) -> None:
@@ -132,22 +103,22 @@ class SinkAssignment:
             if not is_warm:
                 raise
             _log.warning("nothing is known of new partitions now: %s", error)
-            self._refresh_s = time.monotonic() + WARM_REFRESH_INTERVAL_S
+            self._refresh.refreshed(time.monotonic() + WARM_REFRESH_INTERVAL_S)
             return
         has = set(owned.partitions)
-        again = made_again(owned.ids, {topic: self._commits.topic_ids.get(topic, "") for topic, _ in self.positions})
+        positions = self._positions
+        again = made_again(owned.ids, {topic: self._commits.topic_ids.get(topic, "") for topic, _ in positions})
         again = {topic for topic in again if self._commits.topic_ids.get(topic)}
-        gone = [p for p in self.positions if (p not in has and p[0] not in owned.unclear) or p[0] in again]
-        new = [one for one in owned.partitions if one not in self.positions or one[0] in again]
+        gone = [p for p in positions if (p not in has and p[0] not in owned.unclear) or p[0] in again]
+        new = [one for one in owned.partitions if one not in positions or one[0] in again]
         if gone:
             if again:
                 _log.warning("topics were deleted and made again, and are read from their start: %s", sorted(again))
             _log.warning("partitions are gone: %s", gone)
-            self._consumer.incremental_unassign([TopicPartition(*partition) for partition in gone])
-            self._intake.unfollow(gone)
-            self._commits.forget(gone)
-            self._at_end.difference_update(gone)
-            self._reading.assign(self.positions)
+            self._control.unassign(gone)
+            positions.drop(gone)
+            self._commits.forget_topics({topic for topic, _ in gone}.difference(positions.topics()))
+            self._reading.assign(positions)
             # Make their last records durable; their offsets were deleted with the topic, and no broker accepts new
             # ones.
             self._commits.commit()
@@ -186,26 +157,26 @@ class SinkAssignment:
             reset_missing=self._settings.reset_missing,
             reset=self._settings.reset,
         )
-        self._reading.assign([*self.positions, *new])
+        self._reading.assign([*self._positions, *new])
         self._task.open(new)
         if self._staging is not None:
             self._recover(self._staging, {p: manifest.decode(text) for p, (_, text) in told.items()})
         if self._ledger is not None:
             self._ledger.begin(starts)
-        self.positions.update(starts)
+        self._positions.assign(starts)
         if new:
-            self._intake.follow(new)
-            self._consumer.incremental_assign([TopicPartition(*partition, starts[partition]) for partition in new])
+            new_starts = {partition: starts[partition] for partition in new}
+            self._control.assign(new_starts)
             if self._staging is not None or self._ledger is not None or self._settings.reset.depends_on_time:
                 self._commits.commit()
             else:
-                self._commits.begin({partition: starts[partition] for partition in new})
+                self._commits.begin(new_starts)
 
     def reset(self, partition: PartitionId, error: KafkaError) -> None:
         """Move the position, because the records there are gone. Raises OffsetsLost, unless the connector shall
         continue without them.
         """
-        position = self.positions.get(partition)
+        position = self._positions.get(partition)
         if position is None:
             return
         topic = partition[0]
@@ -227,34 +198,8 @@ class SinkAssignment:
         self._commits.commit()
         if self._ledger is not None:
             self._ledger.begin({partition: start})
-        self._commits.reset(partition, start)
-        self._at_end.discard(partition)
-        self._consumer.seek(TopicPartition(*partition, start))
-
-    def heed(self) -> None:
-        """Apply the task's requests: seek, pause, resume."""
-        if not self._reading.asks:
-            return
-        wishes = self._reading.take()
-        for partition, offset in wishes.seeks.items():
-            _log.info("%s: the task goes from %d to %d", partition, self.positions[partition], offset)
-            self._commits.move(partition, offset)
-            self._at_end.discard(partition)
-        paused = self._reading.paused
-        if wishes.seeks:
-            # Assign as for new partitions: a seek fails before the first fetch, and fetched records are dropped this
-            # way.
-            self._consumer.incremental_unassign([TopicPartition(*partition) for partition in wishes.seeks])
-            self._intake.follow(wishes.seeks)
-            self._consumer.incremental_assign([TopicPartition(*one, at) for one, at in wishes.seeks.items()])
-        stop = {one for one, is_pause in wishes.pauses.items() if is_pause} | (paused & wishes.seeks.keys())
-        go = {one for one, is_pause in wishes.pauses.items() if not is_pause}
-        if go & paused:
-            self._consumer.resume([TopicPartition(*partition) for partition in go & paused])
-        paused -= go
-        paused |= stop - go
-        if stop - go:
-            self._consumer.pause([TopicPartition(*partition) for partition in stop - go])
+        self._positions.reset(partition, start)
+        self._control.seek(partition, start)
 
     def _recover(self, staging: StagingSinkTask, manifests: Mapping[PartitionId, str]) -> None:
         try:

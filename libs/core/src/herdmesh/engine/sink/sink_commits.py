@@ -1,7 +1,7 @@
 """Commits of a sink run: which offsets are committed, and when.
 
-Owns the positions of a run, their committed offsets, and the order of a commit: make durable, commit under the fence,
-publish. `sink_loop` reads; `sink_assignment` determines the partitions.
+Owns the order of a commit: make durable, commit under the fence, publish. The positions are `SinkPositions`'s, which
+partitions the run has is decided in `sink_assignment`, and records are read in `sink_loop`.
 
 Invariant: an offset is committed only after every record before it was put and made durable (flushed, or staged), or
 skipped and its dead letter acknowledged. The files of a commit are published only after that commit succeeded, and stay
@@ -36,7 +36,10 @@ from herdmesh.engine.runtime import (
     progress_ticks,
 )
 from herdmesh.engine.sink import manifest
+from herdmesh.engine.sink.consumer_control import ConsumerControl
 from herdmesh.engine.sink.ledger import LedgerSinkTask
+from herdmesh.engine.sink.refresh_schedule import RefreshSchedule
+from herdmesh.engine.sink.sink_positions import SinkPositions
 from herdmesh.engine.sink.task_requests import Reading
 
 RECOMMIT_INTERVAL_S = 3_600.0
@@ -52,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 class SinkCommits:
-    """The commits of one run. Used from the loop's thread only."""
+    """Commits of one run. Used from the loop's thread only."""
 
     def __init__(
         self,
@@ -66,19 +69,18 @@ class SinkCommits:
         errors: SinkErrors,
         meter: Meter,
         reading: Reading,
+        positions: SinkPositions,
+        control: ConsumerControl,
+        refresh: RefreshSchedule,
         spans: RunSpans | None,
-        heed: Callable[[], None],
-        tell: Callable[[], None],
-        look: Callable[[], None],
+        report: Callable[[], None],
     ) -> None:
         """Create the commits of a run.
 
         Args:
-            group: the consumer's group, in the form that a transaction needs.
-            missing: returns those of the given partitions that no longer exist; queries Kafka.
-            heed: applies the task's seeks to the positions.
-            tell: called after every commit.
-            look: makes the next check of partitions due, because some were deleted.
+            group: the consumer's group, as a transaction wants it.
+            missing: of some partitions those that do not exist any more; asks Kafka.
+            report: sends the run's progress; called after every commit.
         """
         self._spec = spec
         self._settings = settings
@@ -93,12 +95,10 @@ class SinkCommits:
         self._meter = meter
         self._reading = reading
         self._spans = spans
-        self._heed = heed
-        self._tell = tell
-        self._look = look
-        self.positions: dict[PartitionId, int] = {}
-        """The next offset to read."""
-        self.committed: dict[PartitionId, int] = {}
+        self._positions = positions
+        self._control = control
+        self._refresh = refresh
+        self._report = report
         self.holds_back = False
         """The last commit covered less than was read by then, because the task did not allow more."""
         self.scope: CommitScope | None = spec.commit_scope
@@ -109,8 +109,6 @@ class SinkCommits:
         self.topics = frozenset[str]()
         """All topics that the config subscribes to now, whoever owns them."""
         self._published: Mapping[PartitionId, str] = {}
-        #: starting offsets of partitions that were not committed since.
-        self._starts: dict[PartitionId, int] = {}
         #: a commit failed, so the records that the task should make durable for it are not.
         self._failed = False
         self._commit_s = time.monotonic()
@@ -118,13 +116,13 @@ class SinkCommits:
     @property
     def is_settled(self) -> bool:
         """True when all records read are committed, with nothing to publish, and the task has no open requests."""
-        return not (self._is_dirty() or self._published or self._reading.asks)
+        return not (self._positions.is_dirty or self._published or self._reading.asks)
 
     def due(self, now_s: float) -> bool:
         """True when a commit is due, or the task requests one."""
         if self._reading.wants_commit or self.again_due(now_s):
             return True
-        if not self._is_dirty():
+        if not self._positions.is_dirty:
             return False
         if now_s - self._commit_s >= self._settings.flush_interval_ms / 1000:
             return True
@@ -135,35 +133,14 @@ class SinkCommits:
         return now_s - self._commit_s >= RECOMMIT_INTERVAL_S
 
     def begin(self, starts: Mapping[PartitionId, int]) -> None:
-        """Commit these offsets with the first records; due after the first check for records. A run after a death
-        before that begins at the same place anyway. That does not hold for a start from the end, nor for staged files.
-        """
-        self._starts.update(starts)
+        """Commit these starts with the first records, due once the run has looked for records. A run that follows a
+        death before that begins at the same offsets; it would not where they are the end, or beside staged files."""
+        self._positions.commit_starts_later(starts)
         self._commit_s = -math.inf
 
-    def move(self, partition: PartitionId, position: int) -> None:
-        """Continue at another position. The lower of the committed offset and the position counts until the next
-        commit.
-
-        The position may reach the committed offset again, with earlier records that were not made durable. And if it
-        moves forward, a commit without the task must not skip records that were put and not flushed.
-        """
-        kept = self.committed.pop(partition, self._starts.get(partition, position))
-        self._starts[partition] = min(position, kept)
-        self.positions[partition] = position
-
-    def reset(self, partition: PartitionId, start: int) -> None:
-        """Continue at another position, because there are no records at the last one."""
-        self.committed.pop(partition, None)
-        self._starts[partition] = self.positions[partition] = start
-
-    def forget(self, partitions: Iterable[PartitionId]) -> None:
-        """Forget deleted partitions, whose offsets were deleted with the topic."""
-        partitions = list(partitions)
-        for partition in partitions:
-            del self.positions[partition]
-            self._starts.pop(partition, None)
-        gone = {topic for topic, _ in partitions} - {topic for topic, _ in self.positions}
+    def forget_topics(self, topics: Iterable[str]) -> None:
+        """Of these topics the run has no partition any more, and their offsets went with them."""
+        gone = set(topics)
         for topic in gone:
             self.topic_ids.pop(topic, None)
         if self.scope is not None:
@@ -180,7 +157,7 @@ class SinkCommits:
             self._failed = True
             self._meter.commit_failed()
             raise
-        if self.positions:
+        if self._positions:
             self._meter.committed(time.monotonic() - begun_s)
             if self._spans is not None:
                 self._spans.commit(begun_ns, self._meter.records_in)
@@ -190,7 +167,7 @@ class SinkCommits:
             failpoints.hit("before-publish")
             self._staging.publish(manifests)
         self._published = manifests
-        self._tell()
+        self._report()
 
     def commit_to_rest(self) -> bool:
         """Before the run becomes warm or ends, commit with a task that may hold back offsets. False = it does, and the
@@ -224,35 +201,30 @@ class SinkCommits:
 
     def commit_starts(self) -> None:
         """Commit the starting offsets, if Kafka does not have them yet."""
-        if self._starts:
+        if self._positions.has_starts:
             self.commit_again()
 
     def commit_again(self) -> None:
         """Commit the committed offsets again, and the starting offsets, without a flush of the task."""
-        self._commit_offsets(self._named(self.committed | self._starts, self._published))
+        self._commit_offsets(self._named(self._positions.to_commit_again(), self._published))
         self._commit_s = time.monotonic()
 
-    def go_back(self) -> None:
-        """At the end of the run, set the positions back to the committed offsets if the task holds offsets back: the
-        next run begins there, and the progress report must show it.
-        """
+    def return_to_committed(self) -> None:
+        """The run ends: the next one begins with the records that the task holds back."""
         if self.holds_back:
-            self.positions.update((one, at) for one, at in self.committed.items() if one in self.positions)
-
-    def _is_dirty(self) -> bool:
-        return self.positions != self.committed
+            self._positions.return_to_committed()
 
     def _commit_positions(self) -> Mapping[PartitionId, str]:
         """Make records durable and commit; return the manifests to publish now."""
         manifests: Mapping[PartitionId, str] = {}
-        self._heed()
-        offsets: Mapping[PartitionId, int] = dict(self.positions)
+        self._control.carry_out_requests()
+        offsets: Mapping[PartitionId, int] = self._positions.to_commit()
         was_ending = self._errors.is_ending
         if self._staging is not None:
             manifests = checked_manifests(f"{type(self._staging).__name__}.stage", self._staging.stage())
         elif self._ledger is not None:
             self._errors.settle()
-            self._ledger.advance(self.positions)
+            self._ledger.advance(offsets)
         else:
             allowed: Any = self._task.pre_commit(dict(offsets))
             if allowed is None:
@@ -260,8 +232,8 @@ class SinkCommits:
                     f"{type(self._task).__name__}.pre_commit returned nothing: return the offsets that may be "
                     "committed, those it was given or less; {} for none"
                 )
-            self._heed()
-            offsets = self._kept_to(checked_offsets(f"{type(self._task).__name__}.pre_commit", allowed), offsets)
+            self._control.carry_out_requests()
+            offsets = self._allowed(checked_offsets(f"{type(self._task).__name__}.pre_commit", allowed), offsets)
         if not was_ending:
             self._errors.raise_swallowed()  # for a task that reports failed records in its flush
         if self._meter.records_in > 0:  # fault tests do not want the commit of the starting offsets
@@ -271,10 +243,9 @@ class SinkCommits:
             self._commit_offsets(self._named(offsets, manifests))
             self.time_ms = time.time_ns() // 1_000_000
             self.scope = self._scope_of(offsets)
-            self._starts.clear()
         self._commit_s = time.monotonic()
-        self.committed = dict(offsets)
-        self.holds_back = self.committed != self.positions
+        self._positions.set_committed(offsets)
+        self.holds_back = self._positions.is_dirty
         return manifests
 
     def _commit_offsets(self, offsets: list[TopicPartition]) -> None:
@@ -300,7 +271,7 @@ class SinkCommits:
         deleted = self._missing([(one.topic, one.partition) for one in offsets])
         if deleted:
             _log.warning("partitions were deleted before their offsets were committed: %s", sorted(deleted))
-            self._look()
+            self._refresh.soon()
         return [one for one in offsets if (one.topic, one.partition) not in deleted]
 
     def _restate(self) -> None:
@@ -311,7 +282,7 @@ class SinkCommits:
         twice. Partitions that the task moved since are committed where the task moved them, at most at the committed
         offset.
         """
-        offsets = self._named(self.committed | self._starts, self._published)
+        offsets = self._named(self._positions.to_commit_again(), self._published)
         deadline_s = time.monotonic() + _RESTATE_S
         with waits.on(kafka(self._spec.bootstrap_servers), "to commit anew what was committed before a failed commit"):
             while offsets:
@@ -329,23 +300,15 @@ class SinkCommits:
                     progress_ticks.moved()
                     time.sleep(_RESTATE_PAUSE_S)
 
-    def _kept_to(self, allowed: Mapping[PartitionId, int], asked: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
-        """The requested offsets, or lower ones if the task allows less or has just sought back. As in Connect, offsets
-        of other partitions, or beyond the requested ones, are ignored (docs/reference/connect/offsets-topic.md, section
-        8).
-        """
-        if allowed == asked == self.positions:
-            return dict(asked)
-        before = self._starts | self.committed
-        found: dict[PartitionId, int] = {}
-        for partition, position in self.positions.items():
-            offset = allowed.get(partition)
-            if offset is not None and not 0 <= offset <= asked[partition]:
-                _log.warning(
-                    "%s: ignored the task's offset %d: it is not from 0 to %d", partition, offset, asked[partition]
-                )
-                offset = None
-            found[partition] = before.get(partition, position) if offset is None else min(offset, position)
+    def _allowed(
+        self, allowed: Mapping[PartitionId, int], requested: Mapping[PartitionId, int]
+    ) -> dict[PartitionId, int]:
+        """The offsets to commit where the task was given `requested` and allows `allowed`. As in Connect, its offsets
+        of other partitions, and those beyond what it was given, are ignored (docs/reference/connect/offsets-topic.md,
+        section 8)."""
+        found, ignored = self._positions.allowed(allowed, requested)
+        for partition, offset, most in ignored:
+            _log.warning("%s: ignored the task's offset %d: it is not from 0 to %d", partition, offset, most)
         if foreign := sorted(set(allowed) - set(found)):
             _log.warning("ignored offsets of partitions that the task does not own: %s", foreign)
         return found

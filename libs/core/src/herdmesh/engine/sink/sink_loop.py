@@ -1,17 +1,16 @@
 """Record loop of a sink task.
 
-Owns one run: take over, read, convert and transform, put, commit, end. `sink_assignment` determines the partitions and
-starting offsets, `sink_commits` the commits, `batches` the offset ranges of batches; the connector's task and the chain
-handle the records.
+Owns one run: take over, read, convert and transform, put, commit, end. Which partitions the run reads is
+`sink_assignment`, from where `sink_positions`; what is committed `sink_commits`; how a batch is grouped `batches`; what
+happens to records is up to the connector's task and the chain.
 
-Invariant: a position moves past a record only after the record was put or skipped; committed offsets follow positions.
+Invariant: a position, and after it the committed offset, moves past a record only after it was put or skipped.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -45,9 +44,12 @@ from herdmesh.engine.runtime import (
     kafka,
 )
 from herdmesh.engine.sink import batches, partitions
+from herdmesh.engine.sink.consumer_control import ConsumerControl
 from herdmesh.engine.sink.ledger import LedgerSinkTask
-from herdmesh.engine.sink.sink_assignment import SinkAssignment
+from herdmesh.engine.sink.refresh_schedule import RefreshSchedule
+from herdmesh.engine.sink.sink_assignment import WARM_REFRESH_INTERVAL_S, SinkAssignment
 from herdmesh.engine.sink.sink_commits import SinkCommits
+from herdmesh.engine.sink.sink_positions import SinkPositions
 from herdmesh.engine.sink.task_requests import Reading
 from herdmesh.kafka.broker_reachability import Contact
 from herdmesh.kafka.transient import STALE_TOPIC, is_transient
@@ -99,31 +101,28 @@ class SinkLoop:
         self._admin = admin
         self._spans = spans
         self._errors = errors
-        #: messages of one partition that the chain is processing.
-        self._reading: Sequence[Message] = ()
+        self._tolerance = errors.tolerance(pause=self._pause, requested_delay_ms=reading.take_retry_after_ms)
         self._is_putting = False
-        errors.tolerance.origin = lambda _batch, at: self._reading[at]
-        errors.tolerance.pause = lambda seconds, yields: self._control.pause(seconds, self._while_tried, yields=yields)
-        errors.tolerance.asked_delay_ms = reading.take_retry_after_ms
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
         self._waits = LoopWaits(spec.bootstrap_servers)
         self._garbage = GcSchedule()
-        self._control = RunCommands(link, self._limits, now_s, stays_warm=spec.stays_warm)
+        self._commands = RunCommands(link, self._limits, now_s, stays_warm=spec.stays_warm)
         #: True while the run has nothing to do and nothing uncommitted, but continues.
         self._warm = False
+        self._positions = SinkPositions()
+        self._refresh = RefreshSchedule()
+        self._intake = BatchConsumer(consumer)
+        self._control = ConsumerControl(consumer, self._intake, reading, self._positions)
         self._commits = SinkCommits(
             spec, settings, task=task, fence=fence, group=consumer.consumer_group_metadata,
             missing=partial(partitions.missing, consumer), errors=errors, meter=self._meter, reading=reading,
-            spans=spans, heed=lambda: self._assignment.heed(), tell=self._tell,
-            look=lambda: self._assignment.refresh_soon(),
+            positions=self._positions, control=self._control, refresh=self._refresh, spans=spans, report=self._tell,
         )  # fmt: skip
-        self._intake = BatchConsumer(consumer)
         self._assignment = SinkAssignment(
-            spec, settings, task=task, consumer=consumer, intake=self._intake, admin=admin, fence=fence,
-            commits=self._commits, reading=reading,
+            spec, settings, task=task, consumer=consumer, admin=admin, fence=fence, positions=self._positions,
+            control=self._control, refresh=self._refresh, commits=self._commits, reading=reading,
         )  # fmt: skip
-        self._positions = self._commits.positions
         self._config_offset: int | None = None
         self._record_s = now_s
 
@@ -187,7 +186,7 @@ class SinkLoop:
         return RunOutcome(reason, self._last_progress(), wake_after_ms)
 
     def _last_progress(self) -> Progress:
-        self._commits.go_back()
+        self._commits.return_to_committed()
         return self.progress()
 
     def _close(self) -> None:
@@ -219,15 +218,15 @@ class SinkLoop:
         topic, number = partition
         position = self._positions[partition]
         _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True) or (-1, -1)
-        committed = self._commits.committed.get(partition, -1)
+        committed = self._positions.committed(partition)
         end = max(end, self._assignment.ends.get(partition, -1), position)
-        return PartitionProgress(topic, number, committed, position, end)
+        return PartitionProgress(topic, number, -1 if committed is None else committed, position, end)
 
     def _loop(self) -> RunEnd:
         while True:
-            self._assignment.heed()
+            self._control.carry_out_requests()
             now_s = time.monotonic()
-            end = self._control.wish(now_s, self._quiet_s(now_s))
+            end = self._commands.wish(now_s, self._quiet_s(now_s))
             if end is not None:
                 return end
             if self._rests(now_s) or self._is_lost():
@@ -239,7 +238,7 @@ class SinkLoop:
             else:
                 self._take(self._read())
             now_s = time.monotonic()
-            if self._assignment.refresh_due(now_s) and not self._contact.is_in_doubt:
+            if self._refresh.is_due(now_s) and not self._contact.is_in_doubt:
                 self._assignment.refresh(is_warm=self._warm)
             if self._commits.due(now_s):
                 self._commits.commit()
@@ -250,13 +249,13 @@ class SinkLoop:
         if not self._is_quiet(now_s):
             self._warm = False
             return False
-        if not (self._commits.commit_to_rest() and self._assignment.is_all_read):  # the task may have sought back
+        if not (self._commits.commit_to_rest() and self._is_all_read):  # the task may have sought back meanwhile
             return False
-        if not self._control.stays_warm or not self._positions:
+        if not self._commands.stays_warm or not self._positions:
             return True
         if not self._warm:
             self._warm = True
-            self._assignment.refresh_warm(now_s)
+            self._refresh.no_later_than(now_s + WARM_REFRESH_INTERVAL_S)
             if self._commits.is_settled:
                 self._tell()
             else:
@@ -285,8 +284,17 @@ class SinkLoop:
             self._errors.hear()
             self._garbage.collect()
 
-    def _while_tried(self, now_s: float) -> None:
-        """Keep up commits and reports while records wait for a retry, perhaps for days."""
+    @property
+    def _is_all_read(self) -> bool:
+        """True when each partition was read to its end, and none is paused."""
+        return self._positions.is_all_read and not self._control.has_paused
+
+    def _pause(self, seconds: float, yields: bool) -> RunEnd | None:
+        """Wait before records are retried, as `Tolerance` asks for it."""
+        return self._commands.pause(seconds, self._while_retrying, yields=yields)
+
+    def _while_retrying(self, now_s: float) -> None:
+        """Commit and report while records wait to be retried, which may last for days."""
         if self._commits.again_due(now_s):
             self._commits.commit_again()
         self._report(now_s)
@@ -311,12 +319,12 @@ class SinkLoop:
     def _put(self, records: RecordColumns) -> None:
         topic, number = records.partition
         begun_ns = 0 if self._spans is None else time.time_ns()
-        self._reading = records
+        self._errors.begin(records)
         made = self._chain.run(
             Batch(
                 topic, number, records.keys, records.values, records.offsets, records.times_ms, headers=records.headers
             ),
-            self._errors.tolerance,
+            self._tolerance,
         )
         if self._keeps_ledger:
             self._errors.settle()  # the ledger's commits move past the records that the chain skipped
@@ -329,10 +337,10 @@ class SinkLoop:
                 done.topic, number, begin, end, done.values, done.keys, done.offsets, done.timestamps_ms,
                 done.headers, done.key_schema, done.value_schema, topic, records,
             )  # fmt: skip
-            self._errors.tolerance.until_taken(partial(self._task.put, given))
+            self._tolerance.until_taken(partial(self._task.put, given))
             self._errors.raise_swallowed()
         self._is_putting = False
-        self._assignment.read(records.partition, last + 1)
+        self._positions.read_to(records.partition, last + 1)
         self._measure(records, sum(len(done.values) for done in made), begun_s)
         if self._spans is not None:
             self._spans.batch(begun_ns, len(records), f"{topic}-{number} {first}..{last}")
@@ -356,11 +364,11 @@ class SinkLoop:
         partition = (topic or "", -1 if number is None else number)
         if error.code() == KafkaError._PARTITION_EOF:
             if offset is not None:
-                self._assignment.ended(partition, offset)
+                self._positions.ended(partition, offset)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._assignment.reset(partition, error)
         elif error.code() in _GONE:
-            self._assignment.refresh_soon()
+            self._refresh.soon()
         elif not is_transient(error):
             raise KafkaException(error)
         else:
@@ -377,7 +385,7 @@ class SinkLoop:
         """Time since the last record, if all is read. None if not, for a continuous run, and while a rate limit blocks
         the run or the task holds offsets back: the next run would not know about either.
         """
-        is_busy = self._spec.continuous or not self._assignment.is_all_read or self._commits.holds_back
+        is_busy = self._spec.continuous or not self._is_all_read or self._commits.holds_back
         if is_busy or self._limits.wait_s(now_s) > 0:
             return None
         return now_s - self._record_s

@@ -103,7 +103,7 @@ class SourceLoop:
         self._spans = spans
         self._errors = errors
         self._failures = failures
-        errors.tolerance.pause = self._pause
+        self._tolerance = errors.tolerance(pause=self._pause)
         #: None = the loop ends transactions, else only the task does.
         self._boundaries = Boundaries() if settings.connector_boundaries else None
         #: records sent so far are a part of one poll, which must be one transaction (`transaction.boundary=poll`).
@@ -163,7 +163,7 @@ class SourceLoop:
                 task_count=self._spec.task_count,
                 run_id=self._spec.run_id,
                 committed_offset=self._polls.offsets.committed_offset,
-                poll_records_max=lambda: self._limits.batch_size(POLL_RECORDS_MAX),
+                poll_records_max=partial(self._limits.batch_size, POLL_RECORDS_MAX),
                 make_topic=partial(topics.make_topic, self._admin),
                 transactions=self._boundaries,
             ),
@@ -364,7 +364,7 @@ class SourceLoop:
             batch.topic, batch.partition, batch.keys, batch.values, timestamps_ms=checked_times(batch.timestamps_ms),
             key_schema=batch.key_schema, value_schema=batch.value_schema, headers=batch.headers,
         )  # fmt: skip
-        made = self._chain.run(given, self._errors.tolerance)
+        made = self._chain.run(given, self._tolerance)
         for raw in made:
             if raw.topic not in self._topics:
                 self._ensure_topic(raw.topic)

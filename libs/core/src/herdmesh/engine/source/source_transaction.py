@@ -71,7 +71,6 @@ class SourceTransaction:
         self.offsets_topics = [topic for topic in (settings.offsets_topic, settings.offsets_copy) if topic]
         if spec.source_offsets is not None:
             self.offsets_topics = []
-        outlet.fence.sends_to = lambda: (*self.sent, *self.offsets_topics)
 
     def refuse_overdue(self) -> None:
         """Raises TaskFailed: RETRIABLE, when the transaction is open for longer than Kafka allows: Kafka aborts it
@@ -151,7 +150,7 @@ class SourceTransaction:
         """
         with log_context.offsets_of(self._spec):
             try:
-                self._outlet.commit(self._pending, self.offsets_topics)
+                self._outlet.commit(self._pending, self.offsets_topics, self.sent.keys())
             except TaskFenced as error:
                 if not (self._outlet.is_transactional and self._is_overdue()):
                     raise
