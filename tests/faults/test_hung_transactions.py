@@ -31,7 +31,7 @@ from herdmesh.engine import RunSpec, TaskKind
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.fencing.hung_group_transaction import GROUP_OFFSETS_TOPIC, partition_of_group
 from herdmesh.engine.librdkafka.group_offsets import group_offsets
-from herdmesh.engine.runtime.contract import Progress
+from herdmesh.engine.runtime.contract import ProgressReport
 from herdmesh.engine.runtime.errors import TaskFailed
 from libs.core.tests.engine import sinks
 from libs.core.tests.engine.harness import JSON_VALUES, WAIT_S, Kafka, Link, make_spec, run_here
@@ -114,7 +114,7 @@ class _Told(Link):
         super().__init__()
         self._event = committed
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: ProgressReport) -> None:
         if any(one.committed_offset == RECORDS for one in progress.partitions):
             self._event.set()
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.engine.runtime.contract import Rate
-from herdmesh.engine.runtime.limits import Limits
+from herdmesh.engine.runtime.limits import RateLimits
 from herdmesh.herder.state.model import RateUse
 from herdmesh.herder.state.units.rate_limits import level
 
@@ -27,7 +27,7 @@ class Tasks:
         self.now = 0.0
         self.taken: list[tuple[float, int]] = []
         self._demand = demand
-        self._limits = [Limits(limit, 0, len(demand), 0.0) for _ in demand]
+        self._limits = [RateLimits(limit, 0, len(demand), 0.0) for _ in demand]
         self._waiting = [0.0] * len(demand)
         self._on_the_way: list[tuple[float, float]] = []
 
@@ -48,9 +48,9 @@ class Tasks:
             while self._on_the_way and self._on_the_way[0][0] <= self.now:
                 _, told = self._on_the_way.pop(0)
                 for limits in self._limits:
-                    limits.tell(Rate(told))
+                    limits.set_levels(Rate(told))
 
-    def _take(self, number: int, limits: Limits) -> None:
+    def _take(self, number: int, limits: RateLimits) -> None:
         limits.roll(self.now)
         while limits.wait_s(self.now) == 0 and self._waiting[number] >= 1:
             count = min(limits.batch_size(1_000), int(self._waiting[number]))

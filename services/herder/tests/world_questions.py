@@ -13,7 +13,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.model import LoggerLevel
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import OffsetsAnswer
-from herdmesh.session import questions as qu
+from herdmesh.session import worker_commands as qu
 from herdmesh.session.model import Failure, Properties
 from herdmesh.topicstore.contract import Revision
 
@@ -39,10 +39,10 @@ class Answers:
     #: it changes offsets and does not live to tell.
     dies_after_writing: bool = False
     letters_failure: Failure | None = None
-    asked: list[qu.Question] = field(default_factory=list[qu.Question])
+    asked: list[qu.WorkerCommand] = field(default_factory=list[qu.WorkerCommand])
     ids: list[str] = field(default_factory=list[str])
 
-    def reply(self, world: World, reply: ev.CommandReplied, question: qu.Question) -> ev.CommandReplied | None:
+    def reply(self, world: World, reply: ev.CommandReplied, question: qu.WorkerCommand) -> ev.CommandReplied | None:
         """None when there is no answer."""
         self.asked.append(question)
         self.ids.append(reply.command_id)
@@ -79,7 +79,7 @@ class Answers:
             case qu.PlanTaskConfigs(config=config):
                 tasks, failure = world.tasks_of(str(config["name"]), config)
                 return replace(reply, tasks=tasks, failure=failure)
-            case qu.AskDeadLetters(wire=wire) | qu.AskReplay(wire=wire):
+            case qu.ListDeadLettersOnWorker(wire=wire) | qu.ReplayOnWorker(wire=wire):
                 return replace(reply, failure=self.letters_failure, dead_letters=f"told of {wire}")
             case _:
                 raise AssertionError(f"nobody answers {question}")

@@ -15,8 +15,8 @@ from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.rpc.errors import FieldViolation
 from herdmesh.session import messages
-from herdmesh.session import questions as qu
-from herdmesh.session.model import Assignment, Failure, Holding, Properties, RunState, TargetState, UnitId
+from herdmesh.session import worker_commands as qu
+from herdmesh.session.model import Assignment, Failure, HeldUnit, Properties, RunState, TargetState, UnitId
 from services.herder.tests.world_questions import Answers
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Worker:
             return
         self.session = self.world.new_session(self)
         holdings = tuple(
-            Holding(unit, held.assignment, held.state, held.failure, unit in self.stopping)
+            HeldUnit(unit, held.assignment, held.state, held.failure, unit in self.stopping)
             for unit, held in sorted(self.held.items(), key=lambda item: item[0].order)
         )
         self.say(
@@ -180,12 +180,14 @@ class Worker:
                     held.target, held.state = target, _RUN_STATES[target]
                     self.world.took_over(unit, held.state)
                     self.say(ev.UnitReported(session, unit, held.assignment, held.state))
-            case messages.GenerateTaskConfigs(connector=connector, assignment=assignment):
+            case messages.RequestTaskConfigs(connector=connector, assignment=assignment):
                 tasks, failure = self.world.make_tasks(connector)
                 self.say(ev.TaskConfigsMade(session, connector, assignment, tasks, failure))
-            case messages.Ask(question=question) if self.deaf_to is not None and isinstance(question, self.deaf_to):
+            case messages.SendCommand(command=question) if self.deaf_to is not None and isinstance(
+                question, self.deaf_to
+            ):
                 self.unanswered.append(sent)
-            case messages.Ask(command_id=command_id, question=question):
+            case messages.SendCommand(command_id=command_id, command=question):
                 reply = self._answer(ev.CommandReplied(session, command_id), question)
                 if reply is not None and command_id:
                     self.say(reply)
@@ -194,7 +196,7 @@ class Worker:
             case messages.Released():
                 self.released = True
 
-    def _answer(self, reply: ev.CommandReplied, question: qu.Question) -> ev.CommandReplied | None:
+    def _answer(self, reply: ev.CommandReplied, question: qu.WorkerCommand) -> ev.CommandReplied | None:
         match question:
             case qu.FenceTasks(connector=connector, task_count=task_count):
                 self.fences.append((connector, task_count))

@@ -9,9 +9,9 @@ from typing import Any
 from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine.runtime.contract import Rate
 from herdmesh.session.messages import (
-    Ask,
-    GenerateTaskConfigs,
     Released,
+    RequestTaskConfigs,
+    SendCommand,
     SetRate,
     SetUnitTarget,
     StartUnit,
@@ -19,7 +19,7 @@ from herdmesh.session.messages import (
     Welcome,
 )
 from herdmesh.session.model import Assignment, Condition, TargetState, UnitId
-from herdmesh.session.questions import Question, SetDraining
+from herdmesh.session.worker_commands import SetDraining, WorkerCommand
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.state.events import Command
 from herdmesh.worker.state.model import ConnectorSpec, TaskSpec
@@ -56,15 +56,15 @@ def set_target(epoch: int, unit: UnitId, target: TargetState) -> Command:
 
 
 def generate(epoch: int, connector: str, assignment: Assignment, tasks_max: int) -> Command:
-    return Command(epoch, GenerateTaskConfigs(connector, assignment, tasks_max))
+    return Command(epoch, RequestTaskConfigs(connector, assignment, tasks_max))
 
 
 def set_rate(epoch: int, connector: str, rate: Rate) -> Command:
     return Command(epoch, SetRate(connector, rate.records_per_second, rate.bytes_per_second))
 
 
-def ask(epoch: int, command_id: str, question: Question) -> Command:
-    return Command(epoch, Ask(command_id, question))
+def ask(epoch: int, command_id: str, question: WorkerCommand) -> Command:
+    return Command(epoch, SendCommand(command_id, question))
 
 
 def drain(epoch: int, draining: bool, command_id: str = "") -> Command:

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
-from herdmesh.engine.runtime.contract import PartitionProgress, Progress
+from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport
 from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.runs.arrival_watch import Arrivals
 from herdmesh.worker.effects.runs.idle_watch import IdleWatch
@@ -177,7 +177,7 @@ class Watched:
 
     def goes_idle(self, name: str, topic: str, end: int) -> None:
         config = {"name": name, "connector.class": "FileStreamSink", "topics": topic, "file": str(self._folder / name)}
-        read = Progress(partitions=(PartitionProgress(topic, 0, end, end, end),))
+        read = ProgressReport(partitions=(PartitionProgress(topic, 0, end, end, end),))
         self._watch.watch(WatchTask(UnitId(name, 0), 1, TaskSpec(config, config, 1), read, 0))
 
     async def wakes(self) -> str:

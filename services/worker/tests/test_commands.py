@@ -15,9 +15,9 @@ from herdmesh.connect.config.config_def import ConfigDef, ConfigKey, Importance,
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry, describe
 from herdmesh.connect.spi.connector import Config, SourceConnector
 from herdmesh.connectors.file_stream.source.connector import FileStreamSource
-from herdmesh.session import questions
 from herdmesh.session import wire as session_wire
-from herdmesh.session.messages import Ask
+from herdmesh.session import worker_commands
+from herdmesh.session.messages import SendCommand
 from herdmesh.session.model import OffsetEntry
 from herdmesh.worker.effects.dead_letters.requests import DeadLetters
 from herdmesh.worker.effects.offsets.offset_forms import OffsetsTold, Prepared
@@ -78,7 +78,9 @@ def here() -> Iterator[Commands]:
     NEVER.set()
 
 
-def ask(here: Commands, question: questions.Question, command_id: str = "1") -> session_pb2.CommandReply | None:
+def ask(
+    here: Commands, question: worker_commands.WorkerCommand, command_id: str = "1"
+) -> session_pb2.CommandReply | None:
     """The reply; None when nothing was sent."""
     said: list[session_pb2.SessionRequest] = []
 
@@ -90,7 +92,7 @@ def ask(here: Commands, question: questions.Question, command_id: str = "1") -> 
     return said[0].reply if said else None
 
 
-def failure(here: Commands, question: questions.Question) -> connector_pb2.Failure:
+def failure(here: Commands, question: worker_commands.WorkerCommand) -> connector_pb2.Failure:
     reply = ask(here, question)
     assert reply is not None
     assert reply.HasField("failure")
@@ -98,7 +100,9 @@ def failure(here: Commands, question: questions.Question) -> connector_pb2.Failu
 
 
 def planned(here: Commands, **config: str) -> session_pb2.CommandReply:
-    reply = ask(here, questions.PlanTaskConfigs({"connector.class": "org.example.Fussy", "name": "f", **config}, 2))
+    reply = ask(
+        here, worker_commands.PlanTaskConfigs({"connector.class": "org.example.Fussy", "name": "f", **config}, 2)
+    )
     assert reply is not None
     return reply
 
@@ -131,7 +135,7 @@ def test_a_plan_of_a_connector_that_hangs_ends(here: Commands, monkeypatch: pyte
 
 
 def test_a_plan_of_an_unknown_class_is_a_bad_config(here: Commands) -> None:
-    question = questions.PlanTaskConfigs({"connector.class": "Nonsense", "name": "f"}, 2)
+    question = worker_commands.PlanTaskConfigs({"connector.class": "Nonsense", "name": "f"}, 2)
     assert failure(here, question).error_class == BAD_CONFIG
 
 
@@ -139,7 +143,7 @@ def test_a_plan_of_an_unknown_class_is_a_bad_config(here: Commands) -> None:
 
 
 def test_a_plugins_own_keys_come_first_and_win(here: Commands) -> None:
-    reply = ask(here, questions.DescribePlugin("org.example.Fussy"))
+    reply = ask(here, worker_commands.DescribePlugin("org.example.Fussy"))
     assert reply is not None
     assert [field.name for field in reply.plugin_fields[:2]] == ["makes", "tasks.max"]
     assert reply.plugin_fields[1].default_value == "7"
@@ -159,25 +163,25 @@ def test_every_plugin_that_hello_tells_can_be_described(here: Commands) -> None:
 
 
 def test_an_unknown_plugin_is_a_failure(here: Commands) -> None:
-    assert failure(here, questions.DescribePlugin("Nonsense")).message == "Unknown plugin Nonsense."
+    assert failure(here, worker_commands.DescribePlugin("Nonsense")).message == "Unknown plugin Nonsense."
 
 
 # --- loggers, and what no reply is wanted of
 
 
 def test_loggers_are_listed_and_set(here: Commands) -> None:
-    changed = ask(here, questions.SetLogger("test.commands.x", "DEBUG"))
+    changed = ask(here, worker_commands.SetLogger("test.commands.x", "DEBUG"))
     assert changed is not None
     assert [(entry.logger, entry.level) for entry in changed.loggers] == [("test.commands.x", "DEBUG")]
-    listed = ask(here, questions.ListLoggers("test.commands"))
+    listed = ask(here, worker_commands.ListLoggers("test.commands"))
     assert listed is not None
     assert [entry.logger for entry in listed.loggers] == ["test.commands.x"]
-    assert "invalid log level" in failure(here, questions.SetLogger("test.commands.x", "LOUD")).message
+    assert "invalid log level" in failure(here, worker_commands.SetLogger("test.commands.x", "LOUD")).message
 
 
 def test_without_a_command_id_it_is_done_and_not_told(here: Commands) -> None:
-    assert ask(here, questions.SetLogger("test.commands.y", "ERROR"), command_id="") is None
-    listed = ask(here, questions.ListLoggers("test.commands.y"))
+    assert ask(here, worker_commands.SetLogger("test.commands.y", "ERROR"), command_id="") is None
+    listed = ask(here, worker_commands.ListLoggers("test.commands.y"))
     assert listed is not None
     assert listed.loggers[0].level == "ERROR"
 
@@ -186,7 +190,9 @@ def test_offsets_that_are_refused_are_a_bad_config_in_connects_words(here: Comma
     config: Config = {"connector.class": "FileStreamSource", "name": "f", "file": "a", "topic": "t"}
     refused = failure(
         here,
-        questions.AlterOffsets("f", config, (OffsetEntry('{"filename":"a"}', '{"position":-1}'),), timeout_ms=5_000),
+        worker_commands.AlterOffsets(
+            "f", config, (OffsetEntry('{"filename":"a"}', '{"position":-1}'),), timeout_ms=5_000
+        ),
     )
     assert refused.error_class == BAD_CONFIG
     assert refused.message == "The value for the 'position' key in the offset should be a non-negative value"
@@ -197,13 +203,13 @@ def test_the_command_says_whether_offsets_are_only_to_be_prepared(prepare: bool)
     command = session_pb2.AlterOffsetsCommand(command_id="7", connector="f", timeout_ms=5_000, prepare=prepare)
     sent = session_pb2.SessionResponse(epoch=3, alter_offsets=command).SerializeToString()
     asked = session_wire.message_from(session_pb2.SessionResponse.FromString(sent))
-    assert asked == Ask("7", questions.AlterOffsets("f", {}, prepare=prepare, timeout_ms=5_000))
+    assert asked == SendCommand("7", worker_commands.AlterOffsets("f", {}, prepare=prepare, timeout_ms=5_000))
 
 
 def test_what_is_prepared_is_told_and_else_nothing_is_said_of_it(
     here: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def alter(_self: Offsets, question: questions.AlterOffsets) -> OffsetsTold:
+    async def alter(_self: Offsets, question: worker_commands.AlterOffsets) -> OffsetsTold:
         prepared = Prepared(
             (("t", b"k", b"v"), ("t", b"empty", b""), ("t", b"gone", None)), "g", (("in", 2, 1 << 40, "staged"),)
         )
@@ -212,7 +218,7 @@ def test_what_is_prepared_is_told_and_else_nothing_is_said_of_it(
     monkeypatch.setattr(Offsets, "alter", alter)
 
     def replied(*, prepare: bool) -> session_pb2.OffsetsReply:
-        reply = ask(here, questions.AlterOffsets("f", {}, prepare=prepare, timeout_ms=5_000))
+        reply = ask(here, worker_commands.AlterOffsets("f", {}, prepare=prepare, timeout_ms=5_000))
         assert reply is not None
         return session_pb2.CommandReply.FromString(reply.SerializeToString()).offsets
 

@@ -29,7 +29,7 @@ from herdmesh.engine.runtime.errors import TaskFenced
 from herdmesh.engine.runtime.failure import classify
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.session.model import UnitId
-from herdmesh.session.questions import AskDeadLetters, AskReplay
+from herdmesh.session.worker_commands import ListDeadLettersOnWorker, ReplayOnWorker
 from herdmesh.worker.effects.dead_letters import queue_reader, replay
 from herdmesh.worker.effects.dead_letters.replay import replay_spec
 from herdmesh.worker.effects.dead_letters.requests import DeadLetters
@@ -101,7 +101,9 @@ class Here:
 
     def list(self, **more: Any) -> pb.ListDeadLettersResponse:
         request = pb.ListDeadLettersRequest(name=self.name, **more)
-        return asyncio.run(DeadLetters(self.specs, self.offset_file).listed(AskDeadLetters(self.config, request)))
+        return asyncio.run(
+            DeadLetters(self.specs, self.offset_file).listed(ListDeadLettersOnWorker(self.config, request))
+        )
 
     def places(self, **more: Any) -> list[str]:
         return [f"{letter.partition}:{letter.offset}" for letter in self.list(**more).letters]
@@ -109,7 +111,7 @@ class Here:
     def replay(self, *offsets: int, config: Config | None = None, **more: Any) -> pb.ReplayDeadLettersResponse:
         named = [pb.DeadLetter(partition=0, offset=offset) for offset in offsets]
         request = pb.ReplayDeadLettersRequest(name=self.name, letters=named, **more)
-        question = AskReplay(config or self.config, request)
+        question = ReplayOnWorker(config or self.config, request)
         return asyncio.run(DeadLetters(self.specs, self.offset_file).replayed(question))
 
     def put_back(self) -> list[Message]:
@@ -212,7 +214,7 @@ def test_a_connector_without_a_queue_or_whose_queue_is_not_there_says_what_to_do
     request = pb.ListDeadLettersRequest(name="a")
     without: Config = {**here.config, "errors.deadletterqueue.topic.name": ""}
     with pytest.raises(ConfigError, match="it has no dead letter queue: set errors"):
-        asyncio.run(dead.listed(AskDeadLetters(without, request)))
+        asyncio.run(dead.listed(ListDeadLettersOnWorker(without, request)))
     here.queue += "-nowhere"
     with pytest.raises(ConfigError, match="a task makes it when it starts"):
         here.list()
@@ -290,10 +292,10 @@ def test_a_letter_that_was_cut_goes_back_as_its_own_topic_has_the_record(here: H
     given.value, given.mended = b"mine", True
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
     with pytest.raises(ConfigError, match=r"were cut: write the whole ones into the file and remove the header"):
-        asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(here.config, request)))
+        asyncio.run(DeadLetters(here.specs, None).replayed(ReplayOnWorker(here.config, request)))
     del given.headers[[one.name for one in given.headers].index(CUT)]
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
-    asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(here.config, request)))
+    asyncio.run(DeadLetters(here.specs, None).replayed(ReplayOnWorker(here.config, request)))
     assert here.put_back()[-1].value() == b"mine"
 
 
@@ -305,7 +307,7 @@ def test_a_mended_letter_goes_back_as_it_was_mended(here: Here) -> None:
         here.replay(0)
     given.error_headers[f"{ERROR_HEADER_PREFIX}topic"] = here.topic
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
-    asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(here.config, request)))
+    asyncio.run(DeadLetters(here.specs, None).replayed(ReplayOnWorker(here.config, request)))
     (message,) = here.put_back()
     assert (message.key(), message.value()) == (None, b"good")
     assert headers_of(message) == [("x", b"y"), (REPLAYED, f"{here.queue}-0@0".encode())]
@@ -364,7 +366,7 @@ def test_a_replay_that_was_cut_off_by_a_later_one_puts_nothing_back(here: Here) 
 
 async def _both(here: Here) -> list[pb.ReplayDeadLettersResponse | BaseException]:
     """The same replay on two workers at once, as when one was frozen and another was asked."""
-    question = AskReplay(here.config, pb.ReplayDeadLettersRequest(name="a", request_id="r"))
+    question = ReplayOnWorker(here.config, pb.ReplayDeadLettersRequest(name="a", request_id="r"))
     workers = [DeadLetters(here.specs, None), DeadLetters(here.specs, None)]
     return await asyncio.gather(*(worker.replayed(question) for worker in workers), return_exceptions=True)
 
@@ -447,7 +449,7 @@ def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> Non
     mended = here.list().letters[0]
     mended.value, mended.mended = b'{"schema":null,"payload":18}', True
     request = pb.ReplayDeadLettersRequest(name="a", letters=[mended])
-    reply = asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(config, request)))
+    reply = asyncio.run(DeadLetters(here.specs, None).replayed(ReplayOnWorker(config, request)))
     assert (reply.replayed_count, list(reply.refused)) == (1, [])
     assert [message.value() for message in here.put_back()][-1] == b"18"
     assert here.places() == [], "none left"

@@ -22,7 +22,7 @@ from herdmesh.connect.topics.config_records import ConnectorRecord
 from herdmesh.engine.librdkafka.topic_creation import ensure_topic
 from herdmesh.engine.source.source_offsets import SourceOffsets
 from herdmesh.session.model import OffsetEntry
-from herdmesh.session.questions import AlterOffsets, ReadOffsets
+from herdmesh.session.worker_commands import AlterOffsets, ReadOffsets
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.worker.effects.offsets.offset_forms import source_told
 from herdmesh.worker.effects.offsets.offsets import Offsets

@@ -22,7 +22,7 @@ from herdmesh.connect.spi.connector import PartitionId, SourceConnector
 from herdmesh.connect.spi.waits import Wait
 from herdmesh.connectors.file_stream.sink.connector import FileStreamSink
 from herdmesh.connectors.file_stream.source.connector import FileStreamSource
-from herdmesh.engine.runtime.contract import PartitionProgress, Progress, Properties
+from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, Properties
 from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.runs import idle_watch, signs
 from herdmesh.worker.effects.runs.idle_watch import IdleWatch
@@ -190,7 +190,7 @@ class Sinks:
 
     def goes_idle(self, name: str, topic: str, idle_id: int, position: int = 5) -> None:
         config = {"name": name, "connector.class": "FileStreamSink", "topics": topic, "file": name}
-        read = Progress(partitions=(PartitionProgress("t", 0, position, position, 5),) if topic == "t" else ())
+        read = ProgressReport(partitions=(PartitionProgress("t", 0, position, position, 5),) if topic == "t" else ())
         self._watch.watch(WatchTask(UnitId(name, 0), idle_id, TaskSpec(config, config, 1), read, 0))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.session.questions import SetLogger
+from herdmesh.session.worker_commands import SetLogger
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.run.loggers import Loggers
 from herdmesh.worker.state.levels import REMEMBERED_MAX, Levels

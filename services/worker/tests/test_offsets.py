@@ -28,7 +28,7 @@ from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.engine.sink import manifest, partitions
 from herdmesh.session.model import OffsetEntry, UnitId
-from herdmesh.session.questions import AlterOffsets, ReadOffsets
+from herdmesh.session.worker_commands import AlterOffsets, ReadOffsets
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.effects.offsets import offset_write_outcome
 from herdmesh.worker.effects.offsets.offset_file import OffsetFile

@@ -19,7 +19,7 @@ from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.session.model import OffsetEntry, UnitId
-from herdmesh.session.questions import AlterOffsets
+from herdmesh.session.worker_commands import AlterOffsets
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.effects.offsets.offset_forms import TOLD_BYTES_MAX, OffsetsTold, Prepared, bounded
 from herdmesh.worker.effects.offsets.offsets import Offsets

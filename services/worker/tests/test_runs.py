@@ -21,7 +21,7 @@ from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.connect.spi import waits
 from herdmesh.connect.topics import offsets_file
 from herdmesh.engine.runtime.contract import (
-    Progress,
+    ProgressReport,
     RunEnd,
     RunOutcome,
     RunSpec,
@@ -218,8 +218,8 @@ async def test_commands_reach_the_run_also_those_given_before_it_dialled_in(benc
                 heard += link.commands()
             assert heard == [Share(250), Stop("paused")]
             for count in range(1_000):
-                link.progress(Progress(records_in=count, measures=Measures(commit_failures=1)))
-            assert link.last_word(wire.run_finished_to(RunOutcome(RunEnd.STOPPED, Progress(records_in=1_000))))
+                link.progress(ProgressReport(records_in=count, measures=Measures(commit_failures=1)))
+            assert link.last_word(wire.run_finished_to(RunOutcome(RunEnd.STOPPED, ProgressReport(records_in=1_000))))
 
     await in_thread(run)
     bench.jobs.released.set()
@@ -253,7 +253,7 @@ async def test_a_broken_line_becomes_a_stop_within_a_second(bench: Bench) -> Non
                 assert time.monotonic() < since + WAIT_S
             took.append(time.monotonic() - since)
             assert isinstance(heard[0], Stop)
-            assert not link.last_word(wire.run_finished_to(RunOutcome(RunEnd.STOPPED, Progress())))
+            assert not link.last_word(wire.run_finished_to(RunOutcome(RunEnd.STOPPED, ProgressReport())))
 
     running = asyncio.create_task(in_thread(run))
     assert await asyncio.to_thread(dialled.wait, WAIT_S)
@@ -404,9 +404,9 @@ async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
 
 
 def test_progress_survives_the_wire() -> None:
-    request = run_service_pb2.RunRequest(progress=wire.progress_to(Progress(records_in=3)))
+    request = run_service_pb2.RunRequest(progress=wire.progress_to(ProgressReport(records_in=3)))
     event = wire.run_event_from("r", request)
-    assert event == events.RunProgress("r", Progress(records_in=3))
+    assert event == events.RunProgress("r", ProgressReport(records_in=3))
 
 
 async def _ordered(launch: Launch) -> RunOrder:
@@ -453,7 +453,7 @@ async def test_a_loop_that_stands_still_is_told_by_another_thread_of_its_process
             assert moves.wait(WAIT_S)
             while not over.wait(0.01):
                 link.commands()
-            assert link.last_word(wire.run_finished_to(RunOutcome(RunEnd.STOPPED, Progress())))
+            assert link.last_word(wire.run_finished_to(RunOutcome(RunEnd.STOPPED, ProgressReport())))
 
     running = asyncio.create_task(in_thread(run))
     hello = await bench.next()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.topics.commit_scope import CommitScope
-from herdmesh.engine.runtime.contract import PartitionProgress, Progress, Rate, RunEnd
+from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, Rate, RunEnd
 from herdmesh.session.model import Assignment, TargetState, UnitId
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Phase, TaskSpec
@@ -22,7 +22,7 @@ from tests.support.sizes import soak_or
 SHARE_S = 2.0
 HANDOVER_S = 0.2
 """How long one run takes to end and the next to take over."""
-BEHIND = Progress(
+BEHIND = ProgressReport(
     records_in=5, partitions=(PartitionProgress("t", 0, 5, 5, 900),), commit_scope=CommitScope("connect-c", ("t",))
 )
 

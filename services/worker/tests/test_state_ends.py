@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from herdmesh.connect.topics.lag import Lag, lag_of
-from herdmesh.engine.runtime.contract import PartitionProgress, Progress
+from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport
 from herdmesh.worker.state import WorkerState, events, instructions
 from services.worker.tests.test_state_tasks import MOVED, TASK, idle, machine, only, running
 
@@ -33,7 +33,7 @@ def test_a_run_that_reports_an_older_end_does_not_hide_what_waits() -> None:
     state.handle(events.EndsLearned({("t", 0): 55}), 1.0)
     state.handle(events.RunProgress(run_id, MOVED), 1.1)
     assert _lag(state) == Lag(50, 0)
-    done = Progress(records_in=55, partitions=(PartitionProgress("t", 0, 5, 55, 55),))
+    done = ProgressReport(records_in=55, partitions=(PartitionProgress("t", 0, 5, 55, 55),))
     state.handle(events.RunProgress(run_id, done), 1.2)
     assert _lag(state) == Lag(0, 50)
 

@@ -8,8 +8,8 @@ from typing import TypeVar
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine.runtime.contract import Progress, RunEnd
-from herdmesh.session import questions
+from herdmesh.engine.runtime.contract import ProgressReport, RunEnd
+from herdmesh.session import worker_commands
 from herdmesh.session.model import Assignment, Condition, Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import ConnectorSpec, PutMode, TaskSpec
@@ -49,7 +49,7 @@ def running_connector(state: WorkerState) -> None:
 def running_task(state: WorkerState, unit: UnitId = TASK) -> str:
     start = leader.start_unit(1, unit, assignment(), TargetState.STARTED, TaskSpec(CONFIG, {}, 1))
     run_id = only(instructions.SubmitRun, state.handle(start, 0.0)).run_id
-    state.handle(events.RunProgress(run_id, Progress()), 0.1)
+    state.handle(events.RunProgress(run_id, ProgressReport()), 0.1)
     return run_id
 
 
@@ -236,7 +236,7 @@ def test_what_the_leader_wants_told_is_in_every_status_of_the_assignment(unit: U
         written = state.handle(events.ConnectorStarted("c", call.op_id, failure), 0.2)
     else:
         run_id = only(instructions.SubmitRun, out).run_id
-        written = state.handle(events.RunProgress(run_id, Progress()), 0.1)
+        written = state.handle(events.RunProgress(run_id, ProgressReport()), 0.1)
         state.handle(events.RunFailed(run_id, failure), 0.2)
         written = [*written, *state.handle(events.RunEnded(run_id), 0.3)]
     statuses = [one for one in written if isinstance(one, instructions.WriteStatus)]
@@ -301,7 +301,7 @@ def test_a_newer_connector_waits_for_the_older_to_stop() -> None:
 
 def test_a_question_is_answered_without_the_state_and_not_for_an_older_leader() -> None:
     state = machine()
-    fence = questions.FenceTasks("c", 3)
+    fence = worker_commands.FenceTasks("c", 3)
     assert state.handle(leader.ask(1, "7", fence), 1.0) == [instructions.Answer("7", fence)]
     state.handle(leader.welcome(2, frozenset()), 1.1)
     assert state.handle(leader.ask(1, "8", fence), 1.2) == []
@@ -313,7 +313,7 @@ def test_a_question_is_answered_without_the_state_and_not_for_an_older_leader() 
 def idle_task(state: WorkerState) -> int:
     """Held, RUNNING, and without a run: its idle id."""
     run_id = running_task(state)
-    state.handle(events.RunFinished(run_id, RunEnd.QUIET, Progress(), 0), 1.0)
+    state.handle(events.RunFinished(run_id, RunEnd.QUIET, ProgressReport(), 0), 1.0)
     return only(instructions.WatchTask, state.handle(events.RunEnded(run_id), 1.0)).idle_id
 
 

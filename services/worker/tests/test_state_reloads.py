@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.engine.runtime.contract import Progress, RunEnd
+from herdmesh.engine.runtime.contract import ProgressReport, RunEnd
 from herdmesh.session.model import Assignment, Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import ConnectorSpec, TaskSpec
@@ -37,7 +37,7 @@ def running(state: WorkerState, number: int, ttl_ms: int, now: float = 0.0) -> s
     start = leader.start_unit(1, UnitId("c", number), ASSIGNED, TargetState.STARTED, TaskSpec(CONFIG, {}, 2))
     run_id = only(instructions.SubmitRun, state.handle(start, now)).run_id
     state.handle(events.ValuesResolved(UnitId("c", number), run_id, ttl_ms), now)
-    state.handle(events.RunProgress(run_id, Progress()), now)
+    state.handle(events.RunProgress(run_id, ProgressReport()), now)
     return run_id
 
 
@@ -61,7 +61,7 @@ def test_values_are_looked_up_when_their_time_is_over_and_only_changed_ones_end_
     out = state.handle(events.ValuesChecked(UnitId("c", 1), changed, changed=True, ttl_ms=7_000), 8.0)
     assert only(instructions.StopRun, out).run_id == changed
     assert len(out) == 1, "nobody is told: the task goes on"
-    state.handle(events.RunFinished(changed, RunEnd.STOPPED, Progress(), 0), 8.5)
+    state.handle(events.RunFinished(changed, RunEnd.STOPPED, ProgressReport(), 0), 8.5)
     out = state.handle(events.RunEnded(changed), 8.6)
     assert only(instructions.SubmitRun, out).unit == UnitId("c", 1)
     assert [one.state for one in state.holdings()] == [RunState.RUNNING] * 2
@@ -86,7 +86,7 @@ def test_an_idle_task_is_woken_for_new_values() -> None:
     """What it is watched for, a topic or a file, may be one of them."""
     state = machine()
     run_id = running(state, 0, 5_000)
-    state.handle(events.RunFinished(run_id, RunEnd.QUIET, Progress(), 0), 1.0)
+    state.handle(events.RunFinished(run_id, RunEnd.QUIET, ProgressReport(), 0), 1.0)
     assert only(instructions.WatchTask, state.handle(events.RunEnded(run_id), 1.0))
     assert state.handle(events.Tick(), 5.0) == [instructions.CheckValues(UnitId("c", 0), run_id)]
     assert state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=False, ttl_ms=1_000), 5.1) == []
@@ -100,7 +100,7 @@ def test_a_run_that_is_about_to_end_is_left_alone_and_its_task_looked_at_again()
     state = machine()
     run_id = running(state, 0, 5_000)
     state.handle(events.Tick(), 5.0)
-    state.handle(events.RunFinished(run_id, RunEnd.QUIET, Progress(), 0), 5.1)
+    state.handle(events.RunFinished(run_id, RunEnd.QUIET, ProgressReport(), 0), 5.1)
     assert state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=5_000), 5.2) == []
     state.handle(events.RunEnded(run_id), 5.3)
     assert only(instructions.CheckValues, state.handle(events.Tick(), 10.2)).made_by == run_id
@@ -111,7 +111,7 @@ def test_a_task_that_neither_runs_nor_is_idle_is_not_asked_about() -> None:
     state = machine()
     run_id = running(state, 0, 5_000)
     state.handle(leader.set_target(1, UnitId("c", 0), TargetState.PAUSED), 1.0)
-    state.handle(events.RunFinished(run_id, RunEnd.STOPPED, Progress(), 0), 1.1)
+    state.handle(events.RunFinished(run_id, RunEnd.STOPPED, ProgressReport(), 0), 1.1)
     state.handle(events.RunEnded(run_id), 1.2)
     assert state.handle(events.Tick(), 5.0) == []
     assert state.next_deadline() is None

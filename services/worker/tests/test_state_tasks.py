@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.topics.commit_scope import CommitScope
-from herdmesh.engine.runtime.contract import PartitionProgress, Progress, RunEnd
+from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, RunEnd
 from herdmesh.session.model import Assignment, Failure, RunState, TargetState, UnitId
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
@@ -23,7 +23,9 @@ InstructionT = TypeVar("InstructionT")
 TASK = UnitId("c", 0)
 SPEC = TaskSpec({"connector.class": "FileStreamSink", "topics": "t"}, {"file": "f"}, 2)
 SCOPE = CommitScope("connect-c", ("t",))
-MOVED = Progress(records_in=5, records_out=5, partitions=(PartitionProgress("t", 0, 5, 5, 5),), commit_scope=SCOPE)
+MOVED = ProgressReport(
+    records_in=5, records_out=5, partitions=(PartitionProgress("t", 0, 5, 5, 5),), commit_scope=SCOPE
+)
 
 
 def only(kind: type[InstructionT], out: Sequence[instructions.Instruction]) -> InstructionT:
@@ -83,7 +85,7 @@ def test_a_started_task_is_running_once_its_run_says_so() -> None:
 def test_the_first_commit_is_written_once() -> None:
     state = machine()
     run_id = only(instructions.SubmitRun, state.handle(start(), 0.0)).run_id
-    said = only(instructions.WriteStatus, state.handle(events.RunProgress(run_id, Progress()), 0.1))
+    said = only(instructions.WriteStatus, state.handle(events.RunProgress(run_id, ProgressReport()), 0.1))
     assert said.commit_scope is None
     assert only(instructions.WriteStatus, state.handle(events.RunProgress(run_id, MOVED), 0.2)).commit_scope == SCOPE
     assert state.handle(events.RunProgress(run_id, MOVED), 0.3) == []
@@ -95,7 +97,7 @@ def test_what_the_commits_are_for_is_written_when_it_changes_and_each_run_starts
     state = machine()
     submitted = only(instructions.SubmitRun, state.handle(leader.changed(start(), commit_scope=old), 0.0))
     assert submitted.commit_scope == old
-    first = state.handle(events.RunProgress(submitted.run_id, Progress(commit_scope=old)), 0.1)
+    first = state.handle(events.RunProgress(submitted.run_id, ProgressReport(commit_scope=old)), 0.1)
     assert only(instructions.WriteStatus, first).commit_scope == old
     assert (
         only(instructions.WriteStatus, state.handle(events.RunProgress(submitted.run_id, MOVED), 0.2)).commit_scope
@@ -142,7 +144,7 @@ def test_counts_go_on_over_runs() -> None:
     state = machine()
     idle_id = idle(state)
     run_id = only(instructions.SubmitRun, state.handle(events.TaskHasWork(TASK, idle_id, ""), 2.0)).run_id
-    state.handle(events.RunProgress(run_id, Progress(records_in=3, records_out=2)), 2.1)
+    state.handle(events.RunProgress(run_id, ProgressReport(records_in=3, records_out=2)), 2.1)
     task = state.tasks.get(TASK)
     assert task is not None
     assert (task.progress.records_in, task.progress.records_out, task.run_count) == (8, 7, 2)
@@ -326,7 +328,7 @@ def test_stopping_what_is_not_held_is_acknowledged() -> None:
 def test_waiting_tasks_take_turns() -> None:
     state = machine(slots=1)
     first = only(instructions.SubmitRun, state.handle(start(UnitId("c", 0)), 0.0)).run_id
-    behind = Progress(records_in=5, records_per_second=9.0, partitions=_behind())
+    behind = ProgressReport(records_in=5, records_per_second=9.0, partitions=_behind())
     assert state.handle(start(UnitId("c", 1)), 0.1) == [], "not before it took over"
     assert instructions.ShareRun(first, 1_000 + 2_000) in state.handle(events.RunProgress(first, behind), 1.0)
     assert state.handle(start(UnitId("c", 2)), 1.6) == [], "the only run was asked already"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.topics.commit_scope import CommitScope
-from herdmesh.engine.runtime.contract import PartitionProgress, Progress, RunEnd
+from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, RunEnd
 from herdmesh.session.model import Assignment, TargetState, UnitId
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Phase, TaskSpec
@@ -17,9 +17,9 @@ from services.worker.tests import leader
 from tests.support.sizes import soak_or
 
 SCOPE = CommitScope("connect-c", ("t",))
-READ = Progress(records_in=5, partitions=(PartitionProgress("t", 0, 5, 5, 5),), commit_scope=SCOPE)
+READ = ProgressReport(records_in=5, partitions=(PartitionProgress("t", 0, 5, 5, 5),), commit_scope=SCOPE)
 WARM = replace(READ, warm=True)
-BEHIND = Progress(records_in=5, partitions=(PartitionProgress("t", 0, 5, 5, 900),), commit_scope=SCOPE)
+BEHIND = ProgressReport(records_in=5, partitions=(PartitionProgress("t", 0, 5, 5, 900),), commit_scope=SCOPE)
 
 
 class Worker:
@@ -44,7 +44,7 @@ class Worker:
         assignment = Assignment(1, self._started)
         return self.handle(leader.start_unit(1, UnitId(connector, number), assignment, TargetState.STARTED, spec))
 
-    def run(self, connector: str, said: Progress, number: int = 0) -> str:
+    def run(self, connector: str, said: ProgressReport, number: int = 0) -> str:
         """Start a task whose run took over and said this; the run's id."""
         self.start(connector, number)
         run_id = next(reversed(self.runs))

@@ -19,9 +19,9 @@ from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, Draining, Restarting, Written
 from herdmesh.session import messages
-from herdmesh.session.messages import Ask, StopUnit
+from herdmesh.session.messages import SendCommand, StopUnit
 from herdmesh.session.model import Assignment, UnitId
-from herdmesh.session.questions import SetDraining
+from herdmesh.session.worker_commands import SetDraining
 from herdmesh.worker.state import events
 from tests.sim.mesh.budgets import Budgets
 from tests.sim.mesh.clients import Operation, Outcome
@@ -233,7 +233,7 @@ class Checker:
                 self.moves += 1
             case messages.Heartbeat():
                 pass
-            case messages.Ask(question=SetDraining(draining=draining)):
+            case messages.SendCommand(command=SetDraining(draining=draining)):
                 self._disturbed.told_draining(herder, cast("WorkerProcess", worker), draining=draining)
             case messages.Welcome(adopted=adopted):
                 self._world.trace(herder.name, "to %s: %s", worker.name, sent.message)
@@ -324,7 +324,9 @@ class Checker:
         if held is not None and (worker.state.holdings() != held or worker.state.epoch_max < before):
             self.find("stale epoch refused", f"{worker.name} obeys epoch {event.epoch} after {before}: {event}")
         message = event.message
-        drains = isinstance(message, Ask) and bool(message.command_id) and isinstance(message.question, SetDraining)
+        drains = (
+            isinstance(message, SendCommand) and bool(message.command_id) and isinstance(message.command, SetDraining)
+        )
         if drains and worker.state.draining:
             self._noted.setdefault(worker.name, {})[worker.incarnation] = self._world.now
             self._noted_epoch.setdefault(worker.incarnation, event.epoch)

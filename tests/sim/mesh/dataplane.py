@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine.fencing import task_set_check
-from herdmesh.engine.runtime.contract import PartitionProgress, Progress, RunEnd, TaskSetClaim
+from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, RunEnd, TaskSetClaim
 from herdmesh.session.model import Assignment, Failure, UnitId
 from herdmesh.worker.state import events, instructions
 from tests.sim.mesh.offsets import ConnectorOffsets
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.sim.mesh.worker import WorkerProcess
     from tests.sim.mesh.world import World
 
-_PROGRESS = Progress(
+_PROGRESS = ProgressReport(
     records_in=1, commit_scope=CommitScope("connect", ("t",)), partitions=(PartitionProgress("t", 0, 1, 1, 1),)
 )
 _QUIET_MS = 5_000

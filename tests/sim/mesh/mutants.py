@@ -39,7 +39,7 @@ from herdmesh.herder.state.model.requests import OffsetsAnswer
 from herdmesh.herder.state.units import balance, handover, lifecycle, task_sets
 from herdmesh.herder.state.workers import drains
 from herdmesh.session.messages import Message, StartUnit
-from herdmesh.session.model import Holding, RunState
+from herdmesh.session.model import HeldUnit, RunState
 from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.worker.state import events as worker_events
 from herdmesh.worker.state.instructions import WriteStatus
@@ -197,7 +197,7 @@ def _forgotten_stray() -> Generator[None]:
     """What a worker claims after a broken session and may not keep is forgotten, before the worker has stopped it."""
     adopt = worker_sessions._adopt  # pyright: ignore[reportPrivateUsage]
 
-    def forget(memory: HerderMemory, member: Member, holding: Holding, *args: Any, **named: Any) -> bool:
+    def forget(memory: HerderMemory, member: Member, holding: HeldUnit, *args: Any, **named: Any) -> bool:
         unit = memory.inventory.connector(holding.unit.connector).unit(holding.unit.task)
         before = list(unit.superseded)
         adopted = adopt(memory, member, holding, *args, **named)

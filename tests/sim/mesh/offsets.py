@@ -22,7 +22,7 @@ from herdmesh.connect.topics.audit_topic import AuditRecord
 from herdmesh.engine.fencing import task_set_check
 from herdmesh.engine.runtime.contract import TaskSetClaim
 from herdmesh.herder.state.model.requests import ChangeOffsets, CreateConnector, OffsetsAnswer
-from herdmesh.session import questions
+from herdmesh.session import worker_commands
 from herdmesh.session.model import OffsetEntry
 from herdmesh.topicstore.contract import WriteDecision
 
@@ -68,7 +68,7 @@ class ConnectorOffsets:
         """Somebody else initialised the id."""
         self._owners.pop(task_id, None)
 
-    def change(self, question: questions.AlterOffsets, written: Callable[[OffsetsAnswer | None], None]) -> None:
+    def change(self, question: worker_commands.AlterOffsets, written: Callable[[OffsetsAnswer | None], None]) -> None:
         """A worker changes offsets; `written` hears what it tells of them, None = it was late."""
         world, name, owner = self._world, question.connector, object()
         claim = TaskSetClaim("config", question.config_offset or 0, question.incarnation, "")
@@ -193,7 +193,7 @@ class ConnectorOffsets:
             self._world.checker.find("an acknowledged change of offsets is what tasks begin from", text)
 
 
-def prepared(question: questions.AlterOffsets) -> offsets_pb2.PreparedOffsets:
+def prepared(question: worker_commands.AlterOffsets) -> offsets_pb2.PreparedOffsets:
     """What a worker says of the offsets of a create."""
     value = b"%d" % (_number(question.offsets) or 0)
     record = offsets_pb2.OffsetRecord(topic="offsets", key=question.connector.encode(), value=value)

@@ -20,9 +20,9 @@ from herdmesh.herder.state.model.requests import (
     UpdateConnector,
 )
 from herdmesh.session import messages
-from herdmesh.session.messages import Ask
+from herdmesh.session.messages import SendCommand
 from herdmesh.session.model import Assignment, TargetState, UnitId
-from herdmesh.session.questions import SetDraining
+from herdmesh.session.worker_commands import SetDraining
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.state import events
 from tests.sim.mesh import verdict
@@ -35,7 +35,7 @@ from tests.sim.mesh.world import World, simulated
 
 
 def _drain(worker: WorkerProcess) -> events.Command:
-    return events.Command(worker.state.epoch_max, Ask("SetDraining-1", SetDraining(draining=True)))
+    return events.Command(worker.state.epoch_max, SendCommand("SetDraining-1", SetDraining(draining=True)))
 
 
 @pytest.mark.parametrize("recorded_late", [False, True])

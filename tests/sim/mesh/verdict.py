@@ -13,7 +13,7 @@ from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.connect.topics.config_records import TargetState as Target
 from herdmesh.herder.state.model.requests import RestartConnector, Restarting, RestartTask
 from herdmesh.herder.state.views.views import UnitView
-from herdmesh.session.model import Holding, RunState, TargetState, UnitId
+from herdmesh.session.model import HeldUnit, RunState, TargetState, UnitId
 from herdmesh.worker.state.model import Phase
 from tests.sim.mesh.clients import Outcome
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.sim.mesh.worker import WorkerProcess
     from tests.sim.mesh.world import World
 
-Held = dict[UnitId, list[tuple["WorkerProcess", Holding]]]
+Held = dict[UnitId, list[tuple["WorkerProcess", HeldUnit]]]
 
 
 def holdings(world: World) -> Held:
@@ -102,7 +102,7 @@ def _unit(
     leader: HerderProcess,
     connector: ConnectorState,
     unit: UnitId,
-    held: list[tuple[WorkerProcess, Holding]],
+    held: list[tuple[WorkerProcess, HeldUnit]],
 ) -> list[str]:
     config = connector.config or {}
     view = leader.herder.connector(unit.connector)
@@ -140,7 +140,7 @@ def _drained(leader: HerderProcess, worker: WorkerProcess) -> bool:
 
 
 def _state(
-    world: World, connector: ConnectorState, unit: UnitId, worker: WorkerProcess, one: Holding, shown: UnitView
+    world: World, connector: ConnectorState, unit: UnitId, worker: WorkerProcess, one: HeldUnit, shown: UnitView
 ) -> list[str]:
     """A unit is what its target says, or FAILED with a reason; and what it says it does, it does."""
     target = TargetState(connector.target_state.value) if connector.target_state else TargetState.STARTED
@@ -226,7 +226,7 @@ def _statuses(world: World, wanted: set[UnitId]) -> list[str]:
     return found
 
 
-def _runs(places: list[tuple[WorkerProcess, Holding]]) -> bool:
+def _runs(places: list[tuple[WorkerProcess, HeldUnit]]) -> bool:
     return any(one.state.value == "RUNNING" for _, one in places)
 
 

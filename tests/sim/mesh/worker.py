@@ -22,8 +22,8 @@ from herdmesh.herder.state.model.requests import OffsetsAnswer
 from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, RequestInvalid
 from herdmesh.rpc.properties import texts
-from herdmesh.session import questions
 from herdmesh.session import wire as session_wire
+from herdmesh.session import worker_commands
 from herdmesh.session.messages import Heartbeat, Released
 from herdmesh.session.model import Failure, UnitId
 from herdmesh.worker.effects.stores.statuses import StatusClient
@@ -46,7 +46,7 @@ _HEARTBEAT_MS = 250
 _ANY_BEAT, _BEAT_IF_MOVED = events.HeartbeatDue(only_if_moved=False), events.HeartbeatDue(only_if_moved=True)
 _LEASE_MS = 1_500
 #: what cannot be answered without a broker.
-_NEED_KAFKA = (questions.FenceTasks, questions.AlterOffsets)
+_NEED_KAFKA = (worker_commands.FenceTasks, worker_commands.AlterOffsets)
 
 
 class WorkerProcess(Node):
@@ -176,7 +176,10 @@ class WorkerProcess(Node):
     # --- effects.commands
 
     def _answer(
-        self, command_id: str, question: questions.Question, send: Callable[[session_pb.SessionRequest], None]
+        self,
+        command_id: str,
+        question: worker_commands.WorkerCommand,
+        send: Callable[[session_pb.SessionRequest], None],
     ) -> None:
         def say(answer: session_pb.CommandReply) -> None:
             if command_id:
@@ -185,14 +188,14 @@ class WorkerProcess(Node):
 
         def reply() -> None:
             answer = self._reply(question)
-            if isinstance(question, questions.AlterOffsets) and not answer.HasField("failure"):
+            if isinstance(question, worker_commands.AlterOffsets) and not answer.HasField("failure"):
                 self._alter(question, say)
             else:
                 say(answer)
 
         self.after(self.world.rng.randint(2, 40), reply)
 
-    def _alter(self, question: questions.AlterOffsets, say: Callable[[session_pb.CommandReply], None]) -> None:
+    def _alter(self, question: worker_commands.AlterOffsets, say: Callable[[session_pb.CommandReply], None]) -> None:
         """Change offsets, and say what came of it unless this process is over by then."""
         life = self.life
 
@@ -210,27 +213,27 @@ class WorkerProcess(Node):
 
         self.world.dataplane.offsets.change(question, written)
 
-    def _reply(self, question: questions.Question) -> session_pb.CommandReply:
+    def _reply(self, question: worker_commands.WorkerCommand) -> session_pb.CommandReply:
         # A level is set without Kafka, and cannot fail.
-        fails = self.world.chance(0.02) and not isinstance(question, questions.SetLogger)
+        fails = self.world.chance(0.02) and not isinstance(question, worker_commands.SetLogger)
         if fails or (self.world.broker.away and isinstance(question, _NEED_KAFKA)):
             failure = Failure("Kafka did not answer", error_class=ErrorClass.RETRIABLE)
             return session_pb.CommandReply(failure=session_wire.failure_to(failure))
         match question:
-            case questions.FenceTasks(connector=connector, task_count=task_count):
+            case worker_commands.FenceTasks(connector=connector, task_count=task_count):
                 for task in range(task_count):
                     self.world.dataplane.fence((connector, task))
                 self.world.checker.fenced(connector, task_count)
                 return session_pb.CommandReply()
-            case questions.ValidateOnWorker(config=config):
+            case worker_commands.ValidateOnWorker(config=config):
                 wrong = worker_service_pb2.ConfigField(name="wrong", errors=["must not be set"])
                 fields = [wrong] if "wrong" in config else []
                 found = worker_service_pb2.ConfigValidation(fields=fields, error_count=len(fields))
                 return session_pb.CommandReply(validation=found)
-            case questions.PlanTaskConfigs(config=config, tasks_max=tasks_max):
+            case worker_commands.PlanTaskConfigs(config=config, tasks_max=tasks_max):
                 made = task_configs(texts(config), tasks_max)
                 return session_pb.CommandReply(tasks=[properties.to_proto(one) for one in made])
-            case questions.SetLogger(logger=logger, level=level):
+            case worker_commands.SetLogger(logger=logger, level=level):
                 changed = self.told.changed_before(question)
                 if changed is None:
                     changed = [logger] if self.levels.get(logger) != level else []
@@ -240,7 +243,7 @@ class WorkerProcess(Node):
                     if question.revision is None:
                         self.own_levels[logger] = level
                 return session_pb.CommandReply(loggers=[admin_pb.LoggerEntry(logger=one) for one in changed])
-            case questions.ReadOffsets(connector=connector):
+            case worker_commands.ReadOffsets(connector=connector):
                 return _offsets_reply(OffsetsAnswer(told(self.world.dataplane.offsets.values.get(connector))))
             case _:
                 return session_pb.CommandReply()
@@ -312,7 +315,7 @@ class Session:
             address=worker.name,
             slots=64,
             plugins=worker.plugins,
-            holdings=[session_wire.holding_to(one) for one in worker.loop.holdings()],
+            holdings=[session_wire.held_unit_to(one) for one in worker.loop.holdings()],
             epoch_max=worker.loop.epoch_max(),
             draining=worker.loop.draining(),
             leaving=worker.loop.leaving(),

@@ -18,7 +18,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError, RetriableError
 from herdmesh.engine import RunEnd, RunOutcome, RunSpec, Stop
 from herdmesh.engine.runtime import failure
-from herdmesh.engine.runtime.contract import Command, Progress
+from herdmesh.engine.runtime.contract import Command, ProgressReport
 from libs.connectors.tests.http.http_receiver import Answer, Received, Receiver, ReceiverProcess
 from libs.core.tests.engine.harness import Kafka, Link, make_spec, processes, run_here
 
@@ -178,7 +178,7 @@ def test_a_stop_command_is_obeyed_while_the_receiver_is_unreachable(
     broker.produce_ids(topic, range(10))
     is_over, ended = threading.Event(), list[RunOutcome]()
 
-    def say(_progress: Progress) -> Sequence[Command]:
+    def say(_progress: ProgressReport) -> Sequence[Command]:
         return [Stop()] if is_over.is_set() else ()
 
     with Receiver(lambda _: Answer(statuses[0])) as receiver:

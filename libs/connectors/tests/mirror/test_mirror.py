@@ -25,7 +25,7 @@ from herdmesh.connectors.mirror.source.connector import MirrorSourceConnector
 from herdmesh.connectors.mirror.source.settings import settings_of
 from herdmesh.connectors.mirror.source.task import MirrorSourceTask
 from herdmesh.engine import RunEnd, RunSpec, Stop, TaskKind
-from herdmesh.engine.runtime.contract import Command, Progress
+from herdmesh.engine.runtime.contract import Command, ProgressReport
 from herdmesh.engine.runtime.errors import OffsetsLost
 from herdmesh.engine.source import source_cluster
 from libs.core.tests.engine.harness import Kafka, Link, make_spec, processes, run_here
@@ -289,7 +289,7 @@ def test_a_run_waits_for_an_unreachable_source(
     away = replace(spec, task_config={**spec.task_config, "source.cluster.bootstrap.servers": "127.0.0.1:1"})
     asked: list[int] = []
 
-    def say(_progress: Progress) -> list[Command]:
+    def say(_progress: ProgressReport) -> list[Command]:
         asked.append(1)
         return [Stop()] if len(asked) > 3 else []
 

@@ -19,7 +19,7 @@ from herdmesh.connectors.mirror.source.connector import MirrorSourceConnector
 from herdmesh.connectors.mirror.source.settings import settings_of
 from herdmesh.connectors.mirror.source.start_positions import Places
 from herdmesh.engine import RunEnd, RunSpec, Stop
-from herdmesh.engine.runtime.contract import Command, Progress
+from herdmesh.engine.runtime.contract import Command, ProgressReport
 from herdmesh.engine.runtime.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.source.source_cluster import SourceCluster
 from libs.connectors.tests.mirror.test_mirror import config_of, specs_of
@@ -88,7 +88,7 @@ def test_a_topic_recreated_during_a_run_is_copied_once_from_its_start(
     new = [f"new-{number}" for number in range(count)]
     steps: list[str] = []
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         if not steps and progress.commit_time_ms is not None:
             steps.append("made again")
             made_again(broker, topic, count)

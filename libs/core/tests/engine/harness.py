@@ -31,7 +31,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.connect.topics import config_topic
 from herdmesh.connect.topics.config_records import ConfigRecord
-from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, run
+from herdmesh.engine import Command, ProgressReport, RunOutcome, RunSpec, TaskKind, run
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime import failure
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
@@ -82,16 +82,16 @@ def make_spec(
 class Link:
     """A worker in the same thread: remembers progress, and says what `say` answers to it."""
 
-    say: Callable[[Progress], Sequence[Command]] = lambda _progress: ()
-    reports: list[Progress] = field(default_factory=lambda: list[Progress]())
+    say: Callable[[ProgressReport], Sequence[Command]] = lambda _progress: ()
+    reports: list[ProgressReport] = field(default_factory=lambda: list[ProgressReport]())
     stored: dict[bytes, bytes | None] = field(default_factory=lambda: dict[bytes, bytes | None]())
     """What a worker with an offsets file would have in it."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: ProgressReport) -> None:
         self.reports.append(progress)
 
     def commands(self) -> Sequence[Command]:
-        return self.say(self.reports[-1] if self.reports else Progress())
+        return self.say(self.reports[-1] if self.reports else ProgressReport())
 
     def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
         self.stored |= offsets

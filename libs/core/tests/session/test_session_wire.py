@@ -16,13 +16,13 @@ from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.rpc.properties import JsonValue
 from herdmesh.session import messages as ms
-from herdmesh.session import questions as qu
 from herdmesh.session import wire
+from herdmesh.session import worker_commands as qu
 from herdmesh.session.model import (
     Assignment,
     Condition,
     Failure,
-    Holding,
+    HeldUnit,
     OffsetEntry,
     RunState,
     TargetState,
@@ -64,16 +64,16 @@ _questions = st.one_of(
     st.builds(qu.ReadOffsets, _name, _configs),
     st.builds(qu.PlanTaskConfigs, _configs, _int32),
     st.builds(qu.SetDraining, st.booleans()),
-    st.builds(qu.AskDeadLetters, _configs, st.builds(admin_pb.ListDeadLettersRequest, name=_name)),
-    st.builds(qu.AskReplay, _configs, st.builds(admin_pb.ReplayDeadLettersRequest, name=_name)),
+    st.builds(qu.ListDeadLettersOnWorker, _configs, st.builds(admin_pb.ListDeadLettersRequest, name=_name)),
+    st.builds(qu.ReplayOnWorker, _configs, st.builds(admin_pb.ReplayDeadLettersRequest, name=_name)),
 )
 _messages = st.one_of(
     st.builds(ms.Welcome, st.lists(_units, max_size=3).map(tuple), _int32, _text),
     _connector_starts,
     st.builds(ms.StopUnit, _units, _assignments, _text),
     st.builds(ms.SetUnitTarget, _units, _targets),
-    st.builds(ms.GenerateTaskConfigs, _name, _assignments, _int32),
-    st.builds(ms.Ask, _text, _questions),
+    st.builds(ms.RequestTaskConfigs, _name, _assignments, _int32),
+    st.builds(ms.SendCommand, _text, _questions),
     st.builds(ms.SetRate, _name, st.floats(0, 1e9), st.floats(0, 1e9)),
     st.builds(ms.Heartbeat),
     st.builds(ms.Released),
@@ -93,9 +93,9 @@ def test_messages_of_a_herder(epoch: int, message: ms.Message) -> None:
     assert (response.epoch, wire.message_from(response)) == (epoch, message)
 
 
-@given(st.builds(Holding, _units, _assignments, st.sampled_from(RunState), st.none() | _failures, st.booleans()))
-def test_holdings(holding: Holding) -> None:
-    assert wire.holding_from(_sent(wire.holding_to(holding))) == holding
+@given(st.builds(HeldUnit, _units, _assignments, st.sampled_from(RunState), st.none() | _failures, st.booleans()))
+def test_holdings(holding: HeldUnit) -> None:
+    assert wire.held_unit_from(_sent(wire.held_unit_to(holding))) == holding
 
 
 @given(_units, _assignments, st.sampled_from(RunState), st.none() | _failures)

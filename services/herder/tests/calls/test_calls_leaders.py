@@ -52,7 +52,7 @@ from herdmesh.herder.state.model.requests import (
 )
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, NoWorker, Unavailable, WorkerNotFound
 from herdmesh.session.model import RunState, TargetState, UnitId
-from herdmesh.session.questions import AskReplay
+from herdmesh.session.worker_commands import ReplayOnWorker
 from services.herder.tests.world import BROKEN, World, sink
 
 #: more messages than any call needs until it is answered.
@@ -95,7 +95,7 @@ def _restarted(_world: World, answer: Answer) -> bool:
 
 def _replays(world: World) -> set[object]:
     asked = (question for worker in world.workers.values() for question in worker.answers.asked)
-    return {question.wire for question in asked if isinstance(question, AskReplay)}
+    return {question.wire for question in asked if isinstance(question, ReplayOnWorker)}
 
 
 def _fail_a_task(world: World) -> None:

@@ -36,7 +36,7 @@ from herdmesh.rpc.errors import (
     TaskNotFound,
 )
 from herdmesh.session.model import TargetState, UnitId
-from herdmesh.session.questions import Question, ValidateOnWorker
+from herdmesh.session.worker_commands import ValidateOnWorker, WorkerCommand
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 
@@ -148,10 +148,10 @@ def test_a_restart_plan_needs_a_status(world: World) -> None:
 def test_requests_refused_without_a_worker_send_no_command(
     world: World, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Question] = []
+    asked: list[WorkerCommand] = []
     answer = world.workers["w1"]._answer  # pyright: ignore[reportPrivateUsage]
 
-    def listen(reply: ev.CommandReplied, question: Question) -> ev.CommandReplied | None:
+    def listen(reply: ev.CommandReplied, question: WorkerCommand) -> ev.CommandReplied | None:
         asked.append(question)
         return answer(reply, question)
 

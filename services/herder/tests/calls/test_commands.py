@@ -32,7 +32,7 @@ from herdmesh.rpc.errors import (
     PluginNotFound,
     Timeout,
 )
-from herdmesh.session import questions as qu
+from herdmesh.session import worker_commands as qu
 from herdmesh.session.model import OffsetEntry, Properties, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_questions import AWAY, REFUSED
@@ -52,7 +52,7 @@ def world() -> World:
     return world
 
 
-def asked(world: World, kind: type[qu.Question]) -> list[str]:
+def asked(world: World, kind: type[qu.WorkerCommand]) -> list[str]:
     """Who was asked that, one for each time."""
     return [worker.id for worker in world.workers.values() for one in worker.answers.asked if isinstance(one, kind)]
 

@@ -14,12 +14,12 @@ from herdmesh.herder.state.model.requests import (
 )
 from herdmesh.rpc.errors import ConnectorNotFound, DeadLettersRefused, NoWorker, RequestInvalid, Timeout
 from herdmesh.session.model import Failure
-from herdmesh.session.questions import AskDeadLetters, AskReplay
+from herdmesh.session.worker_commands import ListDeadLettersOnWorker, ReplayOnWorker
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_questions import AWAY
 from services.herder.tests.world_worker import SINK, SOURCE
 
-QUESTIONS = AskDeadLetters | AskReplay
+QUESTIONS = ListDeadLettersOnWorker | ReplayOnWorker
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_workers_permanent_failure_is_refused_and_a_transient_one_is_retriable
 
 
 def test_another_worker_is_asked_when_one_goes(world: World) -> None:
-    world.workers["w1"].deaf_to = AskReplay
+    world.workers["w1"].deaf_to = ReplayOnWorker
     call = world.call(ReplayDeadLetters("a", "the request"), WriteOptions("r1"), timeout_ms=60_000)
     world.run()
     world.worker("w3", (SINK,))
@@ -79,7 +79,7 @@ def test_another_worker_is_asked_when_one_goes(world: World) -> None:
 
 
 def test_a_replay_without_a_request_id_is_not_asked_twice(world: World) -> None:
-    world.workers["w1"].deaf_to = AskReplay
+    world.workers["w1"].deaf_to = ReplayOnWorker
     call = world.call(ReplayDeadLetters("a", "the request"), timeout_ms=60_000)
     world.run()
     world.worker("w3", (SINK,))
@@ -92,7 +92,7 @@ def test_a_replay_without_a_request_id_is_not_asked_twice(world: World) -> None:
 
 
 def test_a_silent_worker_ends_the_call_at_the_deadline(world: World) -> None:
-    world.workers["w1"].deaf_to = AskDeadLetters
+    world.workers["w1"].deaf_to = ListDeadLettersOnWorker
     call = world.call(ListDeadLetters("a", None), timeout_ms=2_000)
     world.advance(3_000)
     error = world.answers[call]

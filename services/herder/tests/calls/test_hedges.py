@@ -22,7 +22,7 @@ from herdmesh.herder.state.model.requests import (
 )
 from herdmesh.rpc.errors import Timeout
 from herdmesh.session import messages
-from herdmesh.session import questions as qu
+from herdmesh.session import worker_commands as qu
 from herdmesh.session.model import OffsetEntry, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import SINK, SOURCE
@@ -37,7 +37,7 @@ class Asking(World):
 
     def _carry_out(self, instruction: ins.Instruction) -> None:
         match instruction:
-            case ins.Send(session=session, message=messages.Ask(question=question)):
+            case ins.Send(session=session, message=messages.SendCommand(command=question)):
                 worker = next(one.id for one in self.workers.values() if one.session == session)
                 self.asked.append((worker, type(question).__name__))
             case _:

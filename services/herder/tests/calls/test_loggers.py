@@ -24,7 +24,7 @@ from herdmesh.rpc.errors import (
     WorkerNotFound,
 )
 from herdmesh.session.model import Failure, TargetState
-from herdmesh.session.questions import SetLogger
+from herdmesh.session.worker_commands import SetLogger
 from services.herder.tests.world import World, sink
 
 DEBUG = SetLoggers("org.foo", "debug")

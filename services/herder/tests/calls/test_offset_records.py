@@ -28,7 +28,7 @@ from herdmesh.rpc.errors import (
     Timeout,
     WriteOutcomeUnknown,
 )
-from herdmesh.session import questions as qu
+from herdmesh.session import worker_commands as qu
 from herdmesh.session.model import OffsetEntry, TargetState
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_questions import AWAY, REFUSED

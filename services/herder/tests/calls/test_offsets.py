@@ -37,14 +37,14 @@ from herdmesh.rpc.errors import (
     Unreachable,
     WriteOutcomeUnknown,
 )
-from herdmesh.session import questions as qu
+from herdmesh.session import worker_commands as qu
 from herdmesh.session.model import Failure, OffsetEntry, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_questions import AWAY, REFUSED
 
 AT_7 = OffsetEntry('{"filename":"a.txt"}', '{"position":7}')
 FORGET = OffsetEntry('{"filename":"a.txt"}')
-QuestionT = TypeVar("QuestionT", bound=qu.Question)
+QuestionT = TypeVar("QuestionT", bound=qu.WorkerCommand)
 ALTER = ChangeOffsets("a", (AT_7,))
 RESET = ChangeOffsets("a", reset=True)
 REWIND = ChangeOffsets("a", rewind_to_ms=5_000)

@@ -22,7 +22,7 @@ from herdmesh.herder.state.model.requests import (
 )
 from herdmesh.rpc.errors import ConnectorExists, InvalidConfig, NoWorker, Timeout
 from herdmesh.session.model import Failure, Properties, TargetState, UnitId
-from herdmesh.session.questions import PlanTaskConfigs
+from herdmesh.session.worker_commands import PlanTaskConfigs
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import SINK, SOURCE
 from tests.support.sizes import soak_or

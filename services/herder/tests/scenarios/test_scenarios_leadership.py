@@ -23,7 +23,7 @@ from herdmesh.herder.state.model.requests import (
 )
 from herdmesh.rpc.errors import NoLeader
 from herdmesh.session import messages
-from herdmesh.session.model import Holding, RunState, TargetState, UnitId
+from herdmesh.session.model import HeldUnit, RunState, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import SINK, Held, Worker
@@ -86,7 +86,7 @@ def test_a_worker_that_dials_the_old_leader_is_sent_on_once_that_one_knows(world
     since = len(world.starts)
     worker = world.workers["w1"]
     world.kill_herder()
-    holdings = tuple(Holding(unit, held.assignment, held.state) for unit, held in worker.held.items())
+    holdings = tuple(HeldUnit(unit, held.assignment, held.state) for unit, held in worker.held.items())
     hello = ev.WorkerHello(900, "w1", worker.incarnation, "w1:1", 8, (SINK,), holdings, epoch_max=1)
     welcomed = [sent.message for sent in old.handle(hello, world.now) if isinstance(sent, ins.Send)]
     assert [len(message.adopted) for message in welcomed if isinstance(message, messages.Welcome)] == [len(holdings)]

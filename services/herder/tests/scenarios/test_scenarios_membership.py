@@ -16,7 +16,7 @@ from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import CreateConnector, RestartConnector, UpdateConnector
 from herdmesh.rpc.errors import NoLeader
 from herdmesh.session import messages
-from herdmesh.session.messages import GenerateTaskConfigs, StopUnit
+from herdmesh.session.messages import RequestTaskConfigs, StopUnit
 from herdmesh.session.model import Failure, RunState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
@@ -38,7 +38,7 @@ class Watched(World):
 
     def asked_for_task_configs(self) -> list[str]:
         messages = [sent.message for sent in self.sent]
-        return [message.connector for message in messages if isinstance(message, GenerateTaskConfigs)]
+        return [message.connector for message in messages if isinstance(message, RequestTaskConfigs)]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from herdmesh.herder.state.model.requests import CreateConnector, DeleteConnecto
 from herdmesh.herder.state.units import task_sets
 from herdmesh.herder.state.views.views import ConnectorView
 from herdmesh.rpc.errors import HerdmeshError, RevisionMismatch, StaleEpoch, Unreachable
-from herdmesh.session import questions as qu
+from herdmesh.session import worker_commands as qu
 from herdmesh.session.model import Failure, RunState, TargetState, UnitId
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import Worker

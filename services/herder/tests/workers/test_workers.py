@@ -13,7 +13,7 @@ from herdmesh.herder.state.model.requests import CreateConnector, DrainWorker, S
 from herdmesh.herder.state.views.views import WorkerState
 from herdmesh.rpc.errors import NoLeader, NotLeader, WorkerNotFound
 from herdmesh.session import messages
-from herdmesh.session.model import Holding, RunState, TargetState, UnitId
+from herdmesh.session.model import HeldUnit, RunState, TargetState, UnitId
 from services.herder.tests.world import BROKEN, World, sink
 from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import SINK, SOURCE, Held, Worker
@@ -252,7 +252,7 @@ def test_the_highest_order_wins_a_double_claim(world: World) -> None:
     mine = owner.held[unit].assignment
     newer = replace(mine, generation=mine.generation + 500)
     session = world.new_session(owner)
-    hello = ev.WorkerHello(session, "w3", "w3-life", "w3:1", 8, (SINK,), (Holding(unit, newer, RunState.RUNNING),), 1)
+    hello = ev.WorkerHello(session, "w3", "w3-life", "w3:1", 8, (SINK,), (HeldUnit(unit, newer, RunState.RUNNING),), 1)
     world.post(hello)
     world.run()
     assert unit not in owner.held
@@ -284,7 +284,7 @@ def test_an_older_claim_loses_also_when_the_newer_is_over_and_nobody_wrote_of_it
     world.herder.handle(ev.StatusDeleted(unit), world.now)
     thief = ev.WorkerHello(
         world.new_session(owner), "w3", "w3-life", "w3:1", 8, (SINK,),
-        (Holding(unit, replace(mine, generation=mine.generation - 1), RunState.RUNNING),), 1,
+        (HeldUnit(unit, replace(mine, generation=mine.generation - 1), RunState.RUNNING),), 1,
     )  # fmt: skip
     told = [one.message for one in world.herder.handle(thief, world.now) if isinstance(one, ins.Send)]
     assert [one.unit for one in told if isinstance(one, messages.StopUnit)] == [unit]

@@ -10,8 +10,8 @@ import pytest
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.connect.spi.waits import Wait
-from herdmesh.engine.runtime.contract import ErrorCounts, PartitionProgress, Progress, RunEnd
-from herdmesh.engine.runtime.measures import LATENCY_BOUNDS_MS, Latency, Measures, Spread
+from herdmesh.engine.runtime.contract import ErrorCounts, PartitionProgress, ProgressReport, RunEnd
+from herdmesh.engine.runtime.measures import LATENCY_BOUNDS_MS, Latency, Measures, MeasureSpread
 from herdmesh.rpc.telemetry import Buckets
 from herdmesh.session.model import Assignment, Failure, TargetState, UnitId
 from herdmesh.worker.metrics import collector, names
@@ -23,7 +23,7 @@ from services.worker.tests import leader
 SINK_CONFIG = {"connector.class": "FileStreamSink", "topics": "t"}
 SPEC = TaskSpec(SINK_CONFIG, {"file": "f"}, 1)
 TASK, CONNECTOR = UnitId("c", 0), UnitId("c")
-ONE = Spread(1, 2.0, 2.0, 2.0)
+ONE = MeasureSpread(1, 2.0, 2.0, 2.0)
 SINK = "kafka_connect_sink_task_metrics_"
 ANY = "kafka_connect_connector_task_metrics_"
 WORKER = "kafka_connect_connect_worker_metrics_"
@@ -61,7 +61,7 @@ class World:
     def moved(self, run_id: str, records: int, **measures: Any) -> None:
         found = Measures(batch_records=ONE, call_ms=ONE, commit_ms=ONE, latency_ms=AGES, **measures)
         parts = (PartitionProgress("t", 0, 7, 8, 10), PartitionProgress("t", 1, -1, 2, 3))
-        self.handle(events.RunProgress(run_id, Progress(records, records, partitions=parts, measures=found)))
+        self.handle(events.RunProgress(run_id, ProgressReport(records, records, partitions=parts, measures=found)))
 
     def series(self) -> dict[str, Any]:
         """All values by name and labels that are not connector and task."""
@@ -138,7 +138,7 @@ def test_counts_go_on_through_runs_failure_and_restart_in_place(world: World) ->
     first = world.start()
     world.moved(first, 5)
     world.moved(first, 9)
-    world.handle(events.RunFinished(first, RunEnd.STOPPED, Progress(12, 12), 0))
+    world.handle(events.RunFinished(first, RunEnd.STOPPED, ProgressReport(12, 12), 0))
     second = world.handle(events.RunEnded(first))[-1]
     assert isinstance(second, instructions.SubmitRun)
     world.moved(second.run_id, 3)
@@ -176,7 +176,7 @@ def test_a_pause_keeps_the_counts_and_is_a_part_of_the_time(world: World) -> Non
     world.moved(run_id, 5)
     world.now_s += 10.0
     world.handle(leader.set_target(1, TASK, TargetState.PAUSED))
-    world.handle(events.RunFinished(run_id, RunEnd.STOPPED, Progress(5, 5), 0))
+    world.handle(events.RunFinished(run_id, RunEnd.STOPPED, ProgressReport(5, 5), 0))
     world.handle(events.RunEnded(run_id))
     world.now_s += 30.0
     found = world.series()
@@ -220,12 +220,12 @@ def test_errors_are_those_of_all_runs(world: World) -> None:
     first = world.start()
     for failures in (1, 2):
         counts = ErrorCounts(failures=failures, errors=1, skipped=1, last_error_ms=70)
-        world.handle(events.RunProgress(first, Progress(5, 5, errors=counts)))
+        world.handle(events.RunProgress(first, ProgressReport(5, 5, errors=counts)))
     world.handle(events.RunFailed(first, FAILED))
     world.handle(events.RunEnded(first))
     world.stop(1)
     second = world.start(generation=2)
-    world.handle(events.RunProgress(second, Progress(1, 1, errors=ErrorCounts(failures=4, last_error_ms=60))))
+    world.handle(events.RunProgress(second, ProgressReport(1, 1, errors=ErrorCounts(failures=4, last_error_ms=60))))
     found = world.series()
     name = "kafka_connect_task_error_metrics_"
     assert found[name + "total_record_failures"] == 6

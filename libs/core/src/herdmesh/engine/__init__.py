@@ -9,10 +9,10 @@ from __future__ import annotations
 from herdmesh.engine.run import run
 from herdmesh.engine.runtime import (
     Command,
+    EndWarmRun,
     PartitionProgress,
-    Progress,
+    ProgressReport,
     Rate,
-    Rest,
     RunEnd,
     RunLink,
     RunOutcome,
@@ -26,10 +26,10 @@ from herdmesh.engine.runtime import (
 
 __all__ = [
     "Command",
+    "EndWarmRun",
     "PartitionProgress",
-    "Progress",
+    "ProgressReport",
     "Rate",
-    "Rest",
     "RunEnd",
     "RunLink",
     "RunOutcome",

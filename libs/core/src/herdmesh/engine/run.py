@@ -36,7 +36,7 @@ from herdmesh.engine.runtime import (
     source_settings,
     watch_brokers,
 )
-from herdmesh.engine.sink import Reading, SinkLoop
+from herdmesh.engine.sink import SinkLoop, SinkTaskRequests
 from herdmesh.engine.source import SourceLoop
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
         exits.callback(clients.give_up, consumer)
         admin = clients.admin(spec, settings.access)
         task = _new(spec.task_class, SinkTask)
-        reading = Reading(task)
+        reading = SinkTaskRequests(task)
         chain = chain_config.sink_chain(spec.connector_config, worker=spec.worker_config, keys=task.uses_keys)
         errors = SinkErrors(spec, admin, chain)
         exits.callback(errors.close)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from herdmesh.connect.topics import CommitScope
 from herdmesh.session.model import Assignment, Condition, Properties, TargetState, UnitId
-from herdmesh.session.questions import Question
+from herdmesh.session.worker_commands import WorkerCommand
 from herdmesh.topicstore.contract import Revision
 
 
@@ -68,7 +68,7 @@ class SetUnitTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerateTaskConfigs:
+class RequestTaskConfigs:
     """Request the task configs of a connector that the worker holds."""
 
     connector: str
@@ -77,11 +77,11 @@ class GenerateTaskConfigs:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SendCommand:
     """A command. The worker sends a reply with the same `command_id`, or none if it is empty."""
 
     command_id: str
-    question: Question
+    command: WorkerCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +103,6 @@ class Released:
     """All units were moved to other workers; the worker may exit."""
 
 
-Message = Welcome | StartUnit | StopUnit | SetUnitTarget | GenerateTaskConfigs | SetRate | Ask | Heartbeat | Released
+Message = (
+    Welcome | StartUnit | StopUnit | SetUnitTarget | RequestTaskConfigs | SetRate | SendCommand | Heartbeat | Released
+)

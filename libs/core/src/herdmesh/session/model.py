@@ -108,7 +108,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class HeldUnit:
     """One held unit in a worker's hello. State UNASSIGNED = accepted, not yet started. `stopping` = the unit is being
     stopped, in any state: no leader can adopt it, and its end will be reported.
     """

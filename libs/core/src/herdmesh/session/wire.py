@@ -23,13 +23,13 @@ from herdmesh.connect.spi import Wait
 from herdmesh.rpc import commit_scopes, properties, revisions
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import RequestInvalid
-from herdmesh.session import questions as qu
+from herdmesh.session import worker_commands as qu
 from herdmesh.session.messages import (
-    Ask,
-    GenerateTaskConfigs,
     Heartbeat,
     Message,
     Released,
+    RequestTaskConfigs,
+    SendCommand,
     SetRate,
     SetUnitTarget,
     StartUnit,
@@ -40,7 +40,7 @@ from herdmesh.session.model import (
     Assignment,
     Condition,
     Failure,
-    Holding,
+    HeldUnit,
     OffsetEntry,
     Properties,
     RunState,
@@ -176,7 +176,7 @@ def offset_from(message: offset_pb.OffsetEntry) -> OffsetEntry:
 # --- worker to herder
 
 
-def holding_to(holding: Holding) -> pb.Holding:
+def held_unit_to(holding: HeldUnit) -> pb.Holding:
     """The message of one held unit of a hello."""
     return pb.Holding(
         unit=unit_to(holding.unit),
@@ -187,11 +187,11 @@ def holding_to(holding: Holding) -> pb.Holding:
     )
 
 
-def holding_from(message: pb.Holding) -> Holding:
+def held_unit_from(message: pb.Holding) -> HeldUnit:
     """The held unit of a message. A state that only a newer release knows reads as UNASSIGNED: accepted, state not
     reported yet.
     """
-    return Holding(
+    return HeldUnit(
         unit_from(message.unit),
         assignment_from(message.assignment),
         RUN_STATES.enum_from(message.state, RunState.UNASSIGNED),
@@ -273,10 +273,10 @@ def message_to(epoch: int, message: Message, epoch_ms: Clock = _same) -> pb.Sess
         case SetUnitTarget(unit=unit, target=target):
             change = pb.SetUnitTargetState(unit=unit_to(unit), target_state=TARGET_STATES.to_wire(target))
             result.set_target_state.CopyFrom(change)
-        case GenerateTaskConfigs(connector=name, assignment=assignment, tasks_max=tasks_max):
+        case RequestTaskConfigs(connector=name, assignment=assignment, tasks_max=tasks_max):
             generate = pb.GenerateTaskConfigs(connector=name, assignment=assignment_to(assignment), tasks_max=tasks_max)
             result.generate_task_configs.CopyFrom(generate)
-        case Ask(command_id=command_id, question=question):
+        case SendCommand(command_id=command_id, command=question):
             _question_to(result, command_id, question)
         case SetRate(connector=name, records_per_second=records, bytes_per_second=bytes_):
             rate = pb.SetRate(connector=name, records_per_second=records, bytes_per_second=bytes_)
@@ -307,7 +307,7 @@ def message_from(response: pb.SessionResponse) -> Message | None:
             return SetUnitTarget(unit_from(change.unit), target_from(change.target_state))
         case "generate_task_configs":
             generate = response.generate_task_configs
-            return GenerateTaskConfigs(generate.connector, assignment_from(generate.assignment), generate.tasks_max)
+            return RequestTaskConfigs(generate.connector, assignment_from(generate.assignment), generate.tasks_max)
         case "set_rate":
             rate = response.set_rate
             return SetRate(rate.connector, rate.records_per_second, rate.bytes_per_second)
@@ -354,7 +354,7 @@ def _start_from(message: pb.StartUnit) -> StartUnit:
     )
 
 
-def _question_to(result: pb.SessionResponse, command_id: str, question: qu.Question) -> None:
+def _question_to(result: pb.SessionResponse, command_id: str, question: qu.WorkerCommand) -> None:
     match question:
         case qu.FenceTasks(connector=name, task_count=task_count):
             result.fence.CopyFrom(pb.FenceCommand(command_id=command_id, connector=name, task_count=task_count))
@@ -382,12 +382,12 @@ def _question_to(result: pb.SessionResponse, command_id: str, question: qu.Quest
             result.plan_task_configs.CopyFrom(plan)
         case qu.SetDraining(draining=draining):
             result.set_draining.CopyFrom(pb.SetDraining(draining=draining, command_id=command_id))
-        case qu.AskDeadLetters(config=config, wire=request):
+        case qu.ListDeadLettersOnWorker(config=config, wire=request):
             assert isinstance(request, admin_pb.ListDeadLettersRequest)
             given = properties.to_proto(config)
             listed = pb.ListDeadLettersCommand(command_id=command_id, config=given, request=request)
             result.list_dead_letters.CopyFrom(listed)
-        case qu.AskReplay(config=config, wire=request):
+        case qu.ReplayOnWorker(config=config, wire=request):
             assert isinstance(request, admin_pb.ReplayDeadLettersRequest)
             given = properties.to_proto(config)
             replay = pb.ReplayDeadLettersCommand(command_id=command_id, config=given, request=request)
@@ -396,41 +396,47 @@ def _question_to(result: pb.SessionResponse, command_id: str, question: qu.Quest
             assert_never(question)
 
 
-def _question_from(response: pb.SessionResponse) -> Ask | None:
+def _question_from(response: pb.SessionResponse) -> SendCommand | None:
     match response.WhichOneof("message"):
         case "fence":
             fence = response.fence
-            return Ask(fence.command_id, qu.FenceTasks(fence.connector, fence.task_count))
+            return SendCommand(fence.command_id, qu.FenceTasks(fence.connector, fence.task_count))
         case "validate":
             validate = response.validate
-            return Ask(validate.command_id, qu.ValidateOnWorker(properties.from_proto(validate.config)))
+            return SendCommand(validate.command_id, qu.ValidateOnWorker(properties.from_proto(validate.config)))
         case "describe_plugin":
             describe = response.describe_plugin
-            return Ask(describe.command_id, qu.DescribePlugin(describe.class_name))
+            return SendCommand(describe.command_id, qu.DescribePlugin(describe.class_name))
         case "list_loggers":
             loggers = response.list_loggers
-            return Ask(loggers.command_id, qu.ListLoggers(loggers.logger))
+            return SendCommand(loggers.command_id, qu.ListLoggers(loggers.logger))
         case "set_logger":
             change = response.set_logger
             revision = revisions.from_proto(change.revision)
-            return Ask(change.command_id, qu.SetLogger(change.logger, change.level, revision, change.request_id))
+            return SendCommand(
+                change.command_id, qu.SetLogger(change.logger, change.level, revision, change.request_id)
+            )
         case "alter_offsets":
-            return Ask(response.alter_offsets.command_id, _alter_from(response.alter_offsets))
+            return SendCommand(response.alter_offsets.command_id, _alter_from(response.alter_offsets))
         case "read_offsets":
             read = response.read_offsets
-            return Ask(read.command_id, qu.ReadOffsets(read.connector, properties.from_proto(read.config)))
+            return SendCommand(read.command_id, qu.ReadOffsets(read.connector, properties.from_proto(read.config)))
         case "plan_task_configs":
             plan = response.plan_task_configs
-            return Ask(plan.command_id, qu.PlanTaskConfigs(properties.from_proto(plan.config), plan.tasks_max))
+            return SendCommand(plan.command_id, qu.PlanTaskConfigs(properties.from_proto(plan.config), plan.tasks_max))
         case "set_draining":
             drain = response.set_draining
-            return Ask(drain.command_id, qu.SetDraining(drain.draining))
+            return SendCommand(drain.command_id, qu.SetDraining(drain.draining))
         case "list_dead_letters":
             listed = response.list_dead_letters
-            return Ask(listed.command_id, qu.AskDeadLetters(properties.from_proto(listed.config), listed.request))
+            return SendCommand(
+                listed.command_id, qu.ListDeadLettersOnWorker(properties.from_proto(listed.config), listed.request)
+            )
         case "replay_dead_letters":
             replay = response.replay_dead_letters
-            return Ask(replay.command_id, qu.AskReplay(properties.from_proto(replay.config), replay.request))
+            return SendCommand(
+                replay.command_id, qu.ReplayOnWorker(properties.from_proto(replay.config), replay.request)
+            )
         case _:
             return None
 

@@ -17,8 +17,8 @@ from herdmesh.connect.errors import ConfigError, RecordError, RetriableError
 from herdmesh.connect.model.data import Header, Struct
 from herdmesh.connect.model.schemas import INT32, INT64, OPTIONAL_STRING, STRING, SchemaBuilder
 from herdmesh.connect.spi.connector import SinkBatch
-from herdmesh.engine import Progress, RunEnd, RunSpec, Stop, TaskFailed
-from herdmesh.engine.bad_records.dead_letters.letter import CUT_HEADER
+from herdmesh.engine import ProgressReport, RunEnd, RunSpec, Stop, TaskFailed
+from herdmesh.engine.bad_records.dead_letters.dead_letter import CUT_HEADER
 from herdmesh.engine.runtime import failure
 from herdmesh.engine.runtime.contract import Command
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
@@ -268,7 +268,7 @@ def test_no_offset_is_committed_before_the_letters_are_safe(
     from herdmesh.engine.fencing.fence import Fence
 
     order: list[str] = []
-    settle, commit = dead_letters.SinkDeadLetters.settle, Fence.commit_offsets
+    settle, commit = dead_letters.SinkDeadLetters.flush, Fence.commit_offsets
 
     def settled(self: dead_letters.SinkDeadLetters) -> None:
         settle(self)
@@ -279,7 +279,7 @@ def test_no_offset_is_committed_before_the_letters_are_safe(
         order.append("committed")
         commit(self, *args)
 
-    monkeypatch.setattr(dead_letters.SinkDeadLetters, "settle", settled)
+    monkeypatch.setattr(dead_letters.SinkDeadLetters, "flush", settled)
     monkeypatch.setattr(Fence, "commit_offsets", committed)
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce(topic, [b"{"] * 100, partition=0)
@@ -416,7 +416,7 @@ def test_a_stop_ends_a_wait_for_a_retry_and_the_record_is_read_again(
     monkeypatch.setattr(converter, "read", one)
     monkeypatch.setattr(converter, "read_many", many)
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         return [Stop()] if progress.errors.failures else []
 
     spec = sink_spec(kafka_topics, name, topic, {"errors.retry.timeout": "-1", "errors.tolerance": "all"})

@@ -92,7 +92,7 @@ def test_what_is_reported_is_done_once_it_is_safe_and_waiting_has_it_so() -> Non
 
     def settle() -> None:
         settled.append(len(world.heard.failures))
-        world.records.settled()
+        world.records.complete_reports()
 
     world.records.flush_dead_letters = settle
     first, second, third = (world.records.report(batch, 0, ValueError("x")) for _ in range(3))
@@ -110,5 +110,5 @@ def test_the_commit_that_waits_for_letters_says_that_they_are_safe() -> None:
     assert errors.reporter is not None
     told = errors.reporter.report(given([5], read(5)), 0, ValueError("x"))
     assert not told.done()
-    errors.settle()
+    errors.flush_dead_letters()
     assert told.done()

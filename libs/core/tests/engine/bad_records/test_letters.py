@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.topics.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.engine.bad_records.dead_letters import queue
-from herdmesh.engine.bad_records.dead_letters.letter import CUT_HEADER, DATA_BYTES_MAX, Letter
+from herdmesh.engine.bad_records.dead_letters.dead_letter import CUT_HEADER, DATA_BYTES_MAX, DeadLetter
 
 CONTEXT = [
     (f"{ERROR_HEADER_PREFIX}topic", b"t"),
@@ -27,7 +27,7 @@ DATA = st.none() | st.binary(max_size=3_000) | st.text(min_size=900, max_size=1_
 def test_a_cut_letter_is_small_and_says_what_it_was(
     key: bytes | None, value: bytes | None, own: list[tuple[str, bytes | None]]
 ) -> None:
-    letter = Letter(key, value, own, CONTEXT, 1, "topic t", "bad", with_context=False)
+    letter = DeadLetter(key, value, own, CONTEXT, 1, "topic t", "bad", with_context=False)
     whole, cut, place_only = letter.forms()
     assert whole is letter
     assert whole.headers == own, "context headers are not wanted"
@@ -46,7 +46,7 @@ def test_a_cut_letter_is_small_and_says_what_it_was(
 
 @given(st.text(min_size=400, max_size=1_100))
 def test_a_text_is_cut_between_characters(text: str) -> None:
-    _, cut, _ = Letter(None, text.encode(), [], CONTEXT, 1, "topic t", "bad").forms()
+    _, cut, _ = DeadLetter(None, text.encode(), [], CONTEXT, 1, "topic t", "bad").forms()
     assert text.startswith((cut.value or b"").decode())
 
 
@@ -59,7 +59,7 @@ def test_a_text_is_cut_between_characters(text: str) -> None:
     (KafkaError.NOT_ENOUGH_REPLICAS, "Once topic q takes records again, restart the task", ErrorClass.RETRIABLE),
 ])  # fmt: skip
 def test_the_error_of_a_letter_that_is_not_taken_says_what_to_do(code: int, says: str, error_class: ErrorClass) -> None:
-    letter = Letter(b"k", b"v", [], CONTEXT, 1, "topic t, partition 0, offset 5", "bad")
+    letter = DeadLetter(b"k", b"v", [], CONTEXT, 1, "topic t, partition 0, offset 5", "bad")
     failed = queue.refusal("q", letter, KafkaError(code))
     assert failed.message.startswith("the dead letter of topic t, partition 0, offset 5 cannot be written to topic q: ")
     assert says in failed.message

@@ -14,7 +14,7 @@ from herdmesh.connect.errors import InvalidRecordError, RecordError, RetriableEr
 from herdmesh.connect.model.data import Header
 from herdmesh.connect.model.schemas import OPTIONAL_STRING
 from herdmesh.connect.spi.connector import SourceBatch
-from herdmesh.engine import Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
+from herdmesh.engine import ProgressReport, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
 from herdmesh.engine.runtime.contract import Command, Share
 from herdmesh.engine.source.source_transaction import SourceTransaction
 from libs.core.tests.engine.bad_records.test_dead_letters import CHAIN, JSON, MASK, PREFIX, cut_sizes, letters_of, told
@@ -269,7 +269,7 @@ def test_a_source_that_tries_a_record_for_ever_yields_its_slot(
     config = {"errors.retry.timeout": "-1", "errors.retry.delay.max.ms": "10"}
     spec = source_spec(kafka_topics, name, config, given(topic, 10))
 
-    def say(_progress: Progress) -> list[Command]:
+    def say(_progress: ProgressReport) -> list[Command]:
         tries = len(looks)
         return [Stop()] if tries > 50 else [Share(0)] if tries else []
 

@@ -13,7 +13,7 @@ import pytest
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine import Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
+from herdmesh.engine import ProgressReport, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
 from herdmesh.engine.delivery import source_delivery
 from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
 from herdmesh.engine.librdkafka import clients
@@ -82,7 +82,7 @@ def test_records_have_no_markers_among_them_and_a_run_goes_on_where_the_last_was
 def test_a_stopped_source_commits_what_it_sent(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         return [Stop()] if progress.records_in else []
 
     spec = counting(kafka_topics, name, topic, 10, linger_ms=int(WAIT_S * 1_000))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from herdmesh.connect.spi.connector import Config, PartitionId, SinkBatch, SinkTask, SourceBatch, TaskContext
-from herdmesh.engine import Command, Progress, RunEnd, RunOutcome, Stop, TaskKind
+from herdmesh.engine import Command, ProgressReport, RunEnd, RunOutcome, Stop, TaskKind
 from herdmesh.engine.runtime.limits import CREDIT_S, SLICE_S
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH, CountingSource, ListSink
@@ -135,7 +135,7 @@ def test_a_sink_keeps_to_its_rate(
     TimedSink.forget()
     ended_at: list[int] = []
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         taken = sum(count for _, count in TimedSink.taken)
         use = progress.records_rate or progress.bytes_rate
         is_held_back = use is not None and use.wants_more  # a machine that stands still may make it not want more
@@ -157,7 +157,7 @@ def test_a_source_keeps_to_its_rate(kafka_topics: Kafka, tmp_topic: Callable[...
     config = {"topic": topic, "until": "100000", "herdmesh.rate.records.per.second": "100"}
     TimedSource.taken.clear()
 
-    def say(_: Progress) -> list[Command]:
+    def say(_: ProgressReport) -> list[Command]:
         return [Stop()] if sum(count for _, count in TimedSource.taken) >= 110 else []
 
     spec = make_spec(
@@ -205,7 +205,7 @@ def test_deleted_topics_are_let_go_and_begin_anew_when_they_come_back(
     kafka_topics.produce_ids(deleted, range(5, 10))
     steps: list[str] = []
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         owned = {one.topic for one in progress.partitions}
         if not steps and progress.records_in == 10:
             kafka_topics.admin.delete_topics([deleted])[deleted].result()

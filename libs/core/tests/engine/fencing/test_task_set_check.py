@@ -22,7 +22,7 @@ from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.runtime.contract import RunSpec, TaskSetClaim
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.engine.source.source_offsets import SourceOffsets
-from herdmesh.engine.source.stored_offsets import Reader
+from herdmesh.engine.source.stored_offsets import StoredOffsetsReader
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here, write
 from libs.core.tests.engine.sinks import PATH, CountingSource
 from tests.support.guarded_broker import GuardedBroker
@@ -131,9 +131,14 @@ def test_offsets_are_read_after_the_take_over_and_a_source_starts_after_both(
         kind=TaskKind.SOURCE, offset_storage_topic=kafka_topics.create_topic(f"{name}-offsets", 2),
     )  # fmt: skip
     ready, calls = Event(), InOrder.calls
-    prepare, take_over, read, verify = Reader.prepare, Fence.take_over, Reader.read, task_set_check.ClaimCheck.verify
+    prepare, take_over, read, verify = (
+        StoredOffsetsReader.prepare,
+        Fence.take_over,
+        StoredOffsetsReader.read,
+        task_set_check.ClaimCheck.verify,
+    )
 
-    def prepared(reader: Reader) -> None:
+    def prepared(reader: StoredOffsetsReader) -> None:
         prepare(reader)
         ready.set()
 
@@ -144,7 +149,7 @@ def test_offsets_are_read_after_the_take_over_and_a_source_starts_after_both(
         take_over(fence)
         calls.append("take over")
 
-    def told(reader: Reader, fence: Fence | None) -> SourceOffsets:
+    def told(reader: StoredOffsetsReader, fence: Fence | None) -> SourceOffsets:
         calls.append("read")
         return read(reader, fence)
 
@@ -152,9 +157,9 @@ def test_offsets_are_read_after_the_take_over_and_a_source_starts_after_both(
         calls.append("verify")
         return verify(claim)
 
-    monkeypatch.setattr(Reader, "prepare", prepared)
+    monkeypatch.setattr(StoredOffsetsReader, "prepare", prepared)
     monkeypatch.setattr(Fence, "take_over", taken)
-    monkeypatch.setattr(Reader, "read", told)
+    monkeypatch.setattr(StoredOffsetsReader, "read", told)
     monkeypatch.setattr(task_set_check.ClaimCheck, "verify", verified)
     calls.clear()
     outcome = run_here(replace(spec, claim=TaskSetClaim(config, 0, "i1", "7:aa")))
@@ -180,7 +185,7 @@ def test_a_topic_that_the_login_may_not_read_is_told(guarded: GuardedBroker, tmp
     _, login = guarded.new_user()
     admin = AdminClient({"bootstrap.servers": guarded.guarded, **login})
     with pytest.raises(TaskFailed, match="Describe and Read") as failed:
-        task_set_check.ask(spec, admin).verify()
+        task_set_check.begin_check(spec, admin).verify()
     assert failed.value.error_class is ErrorClass.RETRIABLE
 
 

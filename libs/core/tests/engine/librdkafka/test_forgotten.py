@@ -20,14 +20,14 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.engine import Progress, RunEnd, RunOutcome, Stop, TaskKind
+from herdmesh.engine import ProgressReport, RunEnd, RunOutcome, Stop, TaskKind
 from herdmesh.engine.bad_records.dead_letters import SinkDeadLetters
 from herdmesh.engine.bad_records.tolerance import Counts, Failure, error_settings
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime import failure
 from herdmesh.engine.runtime.contract import Command
 from herdmesh.engine.runtime.settings import ClientConfig
-from herdmesh.engine.source.source_cluster import BEGINNING, Reader, SourceCluster
+from herdmesh.engine.source.source_cluster import BEGINNING, SourceCluster, SourceClusterReader
 from herdmesh.kafka.broker_reachability import Contact
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH
@@ -104,7 +104,7 @@ async def test_a_reader_of_another_cluster_reads_on(kafka_topics: Kafka, tmp_top
             await asyncio.to_thread(reader.close)
 
 
-def _next(reader: Reader) -> list[bytes | None]:
+def _next(reader: SourceClusterReader) -> list[bytes | None]:
     end_s = time.monotonic() + WAIT_S
     while time.monotonic() < end_s:
         if found := [value for values in _read(reader) for value in values]:
@@ -112,7 +112,7 @@ def _next(reader: Reader) -> list[bytes | None]:
     return []
 
 
-def _read(reader: Reader) -> list[Sequence[bytes | None]]:
+def _read(reader: SourceClusterReader) -> list[Sequence[bytes | None]]:
     try:
         return [taken.values for taken in reader.read(10, 0.1)]
     except RetriableError:  # as a task is asked again
@@ -230,7 +230,7 @@ async def _sent(link: Link, running: asyncio.Task[RunOutcome], count: int, *, is
     loop = asyncio.get_running_loop()
     running.add_done_callback(lambda _: done.set())
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         if progress.records_out == count and is_committed == (progress.commit_time_ms is not None):
             loop.call_soon_threadsafe(done.set)
         return []
@@ -304,11 +304,11 @@ async def test_dead_letters_that_nobody_hears_end_the_run_in_seconds(
         )
         report = partial(letters.report, Failure("VALUE_CONVERTER", "x.Y", ValueError("no"), message))
         report()
-        await asyncio.to_thread(letters.settle)
+        await asyncio.to_thread(letters.flush)
         async with asyncio.timeout(NOTICED_S):
             await proxy.forget()
             report()
-            for waits in (letters.settle, report):
+            for waits in (letters.flush, report):
                 with pytest.raises(KafkaException) as raised:
                     await asyncio.to_thread(waits)
                 assert failure.error_class(raised.value) is ErrorClass.UNREACHABLE

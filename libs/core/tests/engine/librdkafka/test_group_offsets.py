@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from herdmesh.engine.librdkafka import native, native_admin
 from herdmesh.engine.librdkafka.clients import retried
 from herdmesh.engine.librdkafka.group_offsets import group_offsets
-from herdmesh.engine.librdkafka.native_admin import Told
+from herdmesh.engine.librdkafka.native_admin import PartitionResult
 from libs.core.tests.engine.harness import Kafka
 
 TIMEOUT_S = 10.0
@@ -61,7 +61,7 @@ def test_all_that_a_group_has_committed_is_told(kafka_bootstrap: str, tmp_topic:
             committed = [TopicPartition(topic, 0, 7, "beside ü"), TopicPartition(topic, 2, 0)]
             member.commit(offsets=committed, asynchronous=False)
         found = sorted(group_offsets(other, kafka.admin, group, TIMEOUT_S), key=lambda one: one.partition)
-    assert found == [Told((topic, 0), 7, "beside ü", None), Told((topic, 2), 0, "", None)]
+    assert found == [PartitionResult((topic, 0), 7, "beside ü", None), PartitionResult((topic, 2), 0, "", None)]
 
 
 @pytest.mark.kafka
@@ -74,7 +74,7 @@ def test_a_client_that_the_call_was_not_tried_with_tells_the_same(
         member.commit(offsets=[TopicPartition(topic, 0, 7, "beside")], asynchronous=False)
         monkeypatch.setattr(native_admin, "is_possible", lambda: False)
         found = group_offsets(member, kafka.admin, group, TIMEOUT_S)
-    assert found == [Told((topic, 0), 7, "beside", None)]
+    assert found == [PartitionResult((topic, 0), 7, "beside", None)]
 
 
 def test_a_broker_that_does_not_answer_ends_the_call_after_its_time() -> None:

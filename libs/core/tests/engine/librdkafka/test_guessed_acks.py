@@ -85,7 +85,7 @@ async def test_dead_letters_are_not_settled(kafka_topics: Kafka, tmp_topic: Call
         for _ in range(20):
             letters.report(Failure("VALUE_CONVERTER", "x.Y", ValueError("no"), message))
         with pytest.raises(TaskFailed, match="nobody acknowledged records") as failed:
-            await asyncio.to_thread(letters.settle)
+            await asyncio.to_thread(letters.flush)
         assert failed.value.error_class is ErrorClass.RETRIABLE
         letters.close()
 

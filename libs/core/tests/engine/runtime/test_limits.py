@@ -9,14 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.engine.runtime.contract import Rate
-from herdmesh.engine.runtime.limits import CREDIT_S, Limits
+from herdmesh.engine.runtime.limits import CREDIT_S, RateLimits
 
 
-def records(per_second: float, task_count: int = 1) -> Limits:
-    return Limits(per_second, 0, task_count, 0.0)
+def records(per_second: float, task_count: int = 1) -> RateLimits:
+    return RateLimits(per_second, 0, task_count, 0.0)
 
 
-def taken(limits: Limits, until_s: float, *, late_s: float = 0.0, weight: int = 0, now_s: float = 0.0) -> list[float]:
+def taken(
+    limits: RateLimits, until_s: float, *, late_s: float = 0.0, weight: int = 0, now_s: float = 0.0
+) -> list[float]:
     """When each record was taken, by a loop that always has more and wakes so much too late each time."""
     times: list[float] = []
     while now_s < until_s:
@@ -58,7 +60,7 @@ def test_time_lost_is_made_up_for_but_not_hoarded() -> None:
 
 
 def test_bytes_are_felt_as_records_are() -> None:
-    limits = Limits(0, 10_000, 1, 0.0)
+    limits = RateLimits(0, 10_000, 1, 0.0)
     assert limits.batch_size(1_000) == 1, "nothing is known of what a record weighs"
     times = taken(limits, 10.0, weight=100)
     assert len(times) * 100 == pytest.approx(100_000, rel=0.05)
@@ -66,14 +68,14 @@ def test_bytes_are_felt_as_records_are() -> None:
 
 
 def test_one_record_heavier_than_a_second_is_paid_for_in_full() -> None:
-    limits = Limits(0, 1_000, 1, 0.0)
+    limits = RateLimits(0, 1_000, 1, 0.0)
     limits.took(1, 5_000, 0.0)
     assert limits.wait_s(0.0) == pytest.approx(5.0)
 
 
 def test_without_a_limit_nothing_waits_and_nothing_is_told() -> None:
-    limits = Limits(0, 0, 3, 0.0)
-    limits.tell(Rate(5.0, 5.0))
+    limits = RateLimits(0, 0, 3, 0.0)
+    limits.set_levels(Rate(5.0, 5.0))
     limits.took(1_000, 0, 0.0)
     assert (limits.batch_size(1_000), limits.wait_s(0.0), limits.roll(10.0)) == (1_000, 0.0, False)
     assert (limits.records.use(), limits.bytes.use(), limits.counts_bytes) == (None, None, False)
@@ -84,7 +86,7 @@ def test_a_task_of_several_begins_with_an_equal_part_and_grows_when_told() -> No
     assert limits.records.allowed == 30
     taken(limits, 4.0)
     assert limits.records.allowed == 30, "nobody said that the others need less"
-    limits.tell(Rate(90.0))
+    limits.set_levels(Rate(90.0))
     taken(limits, 4.5, now_s=4.0)
     assert limits.records.allowed == 90
     now_s = 4.5
@@ -94,13 +96,13 @@ def test_a_task_of_several_begins_with_an_equal_part_and_grows_when_told() -> No
     assert limits.records.allowed == 30, "the others may count on what it left them"
     taken(limits, 10.0, now_s=8.0)
     assert limits.records.allowed == 90
-    limits.tell(Rate())
+    limits.set_levels(Rate())
     assert limits.records.allowed == 30, "nobody tells any more"
 
 
 def test_a_level_above_the_limit_is_the_limit() -> None:
     limits = records(30, task_count=1)
-    limits.tell(Rate(1_000.0))
+    limits.set_levels(Rate(1_000.0))
     assert limits.records.allowed <= 30
 
 

@@ -12,7 +12,7 @@ import pytest
 from herdmesh.connect.spi.connector import SinkBatch, SourceBatch
 from herdmesh.engine import TaskKind
 from herdmesh.engine.runtime import meter
-from herdmesh.engine.runtime.contract import Progress
+from herdmesh.engine.runtime.contract import ProgressReport
 from herdmesh.engine.runtime.measures import NOTHING, Measures
 from libs.core.tests.engine.harness import Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH, CountingSource, ListSink
@@ -73,7 +73,7 @@ def kafka_topics(kafka_bootstrap: str) -> Kafka:
     return Kafka(kafka_bootstrap)
 
 
-def total(reports: Iterable[Progress]) -> Measures:
+def total(reports: Iterable[ProgressReport]) -> Measures:
     return reduce(add, (report.measures for report in reports), NOTHING)
 
 

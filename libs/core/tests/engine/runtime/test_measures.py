@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.engine.runtime.measures import LATENCY_BOUNDS_MS, Latency, Measures, Spread
+from herdmesh.engine.runtime.measures import LATENCY_BOUNDS_MS, Latency, Measures, MeasureSpread
 from herdmesh.engine.runtime.meter import Meter
 
 NUMBERS = st.lists(st.integers(0, 1_000), max_size=6)
@@ -53,8 +53,8 @@ def test_what_is_not_committed_is_active_until_a_commit() -> None:
     meter.count(3, 3, 0.0)
     meter.count(4, 2, 0.0)
     found = meter.take_measures()
-    assert (found.active_records_now, found.active_records) == (7, Spread(2, 10.0, 3.0, 7.0))
+    assert (found.active_records_now, found.active_records) == (7, MeasureSpread(2, 10.0, 3.0, 7.0))
     meter.commit_failed()
     assert meter.take_measures() == Measures(commit_failures=1, active_records_now=7)
     meter.committed(0.25)
-    assert meter.take_measures() == Measures(commit_ms=Spread(1, 250.0, 250.0, 250.0))
+    assert meter.take_measures() == Measures(commit_ms=MeasureSpread(1, 250.0, 250.0, 250.0))

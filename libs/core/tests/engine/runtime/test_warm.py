@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from herdmesh.engine import Progress, Rest, RunEnd, RunSpec, TaskKind
+from herdmesh.engine import EndWarmRun, ProgressReport, RunEnd, RunSpec, TaskKind
 from herdmesh.engine.runtime.contract import Command, Stop
 from herdmesh.engine.sink import partitions, sink_assignment
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
@@ -39,7 +39,7 @@ def test_a_warm_sink_has_committed_all_it_read_goes_on_and_ends_when_told_to_res
     kafka_topics.produce_ids(topic, range(5))
     committed: dict[int, int] = {}
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         if not progress.warm:
             return []
         read = progress.records_in
@@ -47,7 +47,7 @@ def test_a_warm_sink_has_committed_all_it_read_goes_on_and_ends_when_told_to_res
             (committed[read],) = kafka_topics.committed(f"connect-{name}", (topic, 0))
             if read != 6:  # two that are written one after the other may come so
                 kafka_topics.produce_ids(topic, range(read, read + 2))
-        return [Rest()] if read == 7 else []
+        return [EndWarmRun()] if read == 7 else []
 
     spec = make_spec(
         kafka_topics.bootstrap, name, f"{PATH}:ListSink", {"topics": topic}, linger_ms=LINGER_MS, stays_warm=True
@@ -86,12 +86,12 @@ def test_a_warm_sink_reads_what_comes_to_a_partition_that_is_new(
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     begun_s = time.monotonic()
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         if progress.warm and kafka_topics.partition_count(topic) == 1:
             kafka_topics.grow(topic, 2)
             kafka_topics.produce_ids(topic, range(3), partition=1)
         is_over = progress.records_in == 3 or time.monotonic() - begun_s > WAIT_S / 3
-        return [Rest()] if progress.warm and is_over else []
+        return [EndWarmRun()] if progress.warm and is_over else []
 
     spec = make_spec(
         kafka_topics.bootstrap, name, f"{PATH}:ListSink", {"topics": topic}, linger_ms=LINGER_MS, stays_warm=True
@@ -118,7 +118,7 @@ def test_a_warm_sink_stays_while_its_brokers_do_not_tell_what_is_new(
     spec = make_spec(
         kafka_topics.bootstrap, name, f"{PATH}:ListSink", {"topics": topic}, linger_ms=LINGER_MS, stays_warm=True
     )
-    outcome = run_here(spec, Link(lambda progress: [Rest()] if progress.warm and len(asked) > 4 else []))
+    outcome = run_here(spec, Link(lambda progress: [EndWarmRun()] if progress.warm and len(asked) > 4 else []))
     assert outcome.reason is RunEnd.QUIET
     assert min(after - before for before, after in itertools.pairwise(asked[1:])) >= 0.1
 
@@ -129,8 +129,8 @@ def test_a_source_stays_unless_it_says_when_it_wants_to_be_asked_again(
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
 
-    def say(progress: Progress) -> list[Command]:
-        return [Rest()] if progress.warm else []
+    def say(progress: ProgressReport) -> list[Command]:
+        return [EndWarmRun()] if progress.warm else []
 
     config = {"topic": topic, "until": "10", "topic.creation.default.partitions": "1"}
     config["topic.creation.default.replication.factor"] = "1"

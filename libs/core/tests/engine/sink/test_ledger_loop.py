@@ -12,7 +12,7 @@ import pytest
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.spi.connector import PartitionId, SinkBatch
-from herdmesh.engine import Progress, RunEnd, RunSpec, Stop
+from herdmesh.engine import ProgressReport, RunEnd, RunSpec, Stop
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime import failure
@@ -182,7 +182,7 @@ def test_a_row_that_was_taken_over_ends_the_run_as_the_fence_says(
     target = Target(kafka_topics, tmp_path, tmp_topic("sink"), topic)
     later: list[Fence] = []
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         if progress.records_in == 5 and not later:
             later.append(Fence(clients.producer(target.spec, {}), target.spec.transactional_id))
             if is_fenced:
@@ -279,7 +279,7 @@ def test_a_topic_that_is_deleted_is_forgotten(
     target = Target(kafka_topics, tmp_path, tmp_topic("sink"), "", **{"topics.regex": f"{stem}-.*", **often})
     deleted: list[str] = []
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         if progress.records_in == 6 and not deleted:
             kafka_topics.admin.delete_topics([gone])[gone].result()
             deleted.append(gone)

@@ -18,7 +18,7 @@ from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.connect.topics.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.engine.librdkafka.record_columns import of_messages
 from herdmesh.engine.runtime import failpoints, failure
-from herdmesh.engine.runtime.contract import Command, Progress, Rate, RunEnd, RunSpec, Share, Stop, TaskKind
+from herdmesh.engine.runtime.contract import Command, ProgressReport, Rate, RunEnd, RunSpec, Share, Stop, TaskKind
 from herdmesh.engine.runtime.errors import (
     ForeignMembers,
     ManifestInvalid,
@@ -26,7 +26,7 @@ from herdmesh.engine.runtime.errors import (
     TaskFailed,
     TaskFenced,
 )
-from herdmesh.engine.runtime.limits import Limits
+from herdmesh.engine.runtime.limits import RateLimits
 from herdmesh.engine.runtime.meter import Meter
 from herdmesh.engine.runtime.run_commands import RunCommands
 from herdmesh.engine.runtime.settings import offsets_topic_settings, sink_settings, source_settings
@@ -409,7 +409,7 @@ class ScriptedLink:
     def __init__(self, *said: Sequence[Command]) -> None:
         self._said = list(said)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: ProgressReport) -> None:
         raise AssertionError("nothing is reported here")
 
     def commands(self) -> Sequence[Command]:
@@ -420,7 +420,7 @@ class ScriptedLink:
 
 
 def test_a_run_ends_when_told_and_remembers_it() -> None:
-    limits = Limits(20.0, 0.0, 2, 0.0)
+    limits = RateLimits(20.0, 0.0, 2, 0.0)
     control = RunCommands(ScriptedLink([], [Rate(5.0), Stop("drain")]), limits, 0.0)
     assert control.wish(1.0) is None
     assert control.wish(2.0) is RunEnd.STOPPED
@@ -429,13 +429,13 @@ def test_a_run_ends_when_told_and_remembers_it() -> None:
 
 
 def test_a_run_yields_after_its_share() -> None:
-    control = RunCommands(ScriptedLink([Share(5_000)]), Limits(0, 0, 1, 10.0), 10.0)
+    control = RunCommands(ScriptedLink([Share(5_000)]), RateLimits(0, 0, 1, 10.0), 10.0)
     assert control.wish(11.0) is None
     assert control.wish(15.0) is RunEnd.YIELDED
 
 
 def test_a_run_that_is_to_share_ends_once_it_has_read_all() -> None:
-    control = RunCommands(ScriptedLink([], [Share(5_000)]), Limits(0, 0, 1, 10.0), 10.0)
+    control = RunCommands(ScriptedLink([], [Share(5_000)]), RateLimits(0, 0, 1, 10.0), 10.0)
     assert control.wish(11.0, quiet_s=1.0) is None, "nobody waits"
     assert control.wish(11.1, quiet_s=0.04) is None, "a stream of records is not quiet between two of them"
     assert control.wish(11.2, quiet_s=0.05) is RunEnd.YIELDED
@@ -443,7 +443,7 @@ def test_a_run_that_is_to_share_ends_once_it_has_read_all() -> None:
 
 def test_a_wait_ends_for_a_share_where_the_run_yields_and_for_a_stop_always() -> None:
     def paused(*said: list[Command], yields: bool) -> RunEnd | None:
-        return RunCommands(ScriptedLink(*said), Limits(0, 0, 1, 0.0), 0.0).pause(
+        return RunCommands(ScriptedLink(*said), RateLimits(0, 0, 1, 0.0), 0.0).pause(
             0.0, lambda _now_s: None, yields=yields
         )
 

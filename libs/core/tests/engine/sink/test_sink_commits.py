@@ -91,7 +91,7 @@ def test_a_topic_that_is_unknown_and_not_deleted_ends_the_run() -> None:
 
 def commits_of(fence: Any, positions: SinkPositions, deleted: Collection[PartitionId] = ()) -> SinkCommits:
     nothing: Any = SimpleNamespace(
-        is_ending=False, wants_commit=False, records_in=0, asks=False, settle=int, raise_swallowed=int,
+        is_ending=False, wants_commit=False, records_in=0, asks=False, flush_dead_letters=int, raise_swallowed=int,
         commit_failed=int, committed=abs,
     )  # fmt: skip
     spec = make_spec("127.0.0.1:9", "sink", f"{PATH}:ListSink", {"topics": "t"}, kind=TaskKind.SINK)

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError
 from herdmesh.connect.topics.commit_scope import CommitScope
-from herdmesh.engine import Progress, RunEnd, Stop
+from herdmesh.engine import ProgressReport, RunEnd, Stop
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.librdkafka.batch_consumer import BatchConsumer, Heard
@@ -186,7 +186,7 @@ def test_new_partitions_are_found_while_the_run_lasts(kafka_topics: Kafka, tmp_t
     kafka_topics.produce_ids(first, range(5))
     made: list[str] = []
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         if progress.records_in == 5 and not made:
             made.append(kafka_topics.create_topic(second, 1))
             kafka_topics.produce_ids(second, range(5, 9))
@@ -228,11 +228,11 @@ def test_a_failing_task_is_stopped_and_nothing_is_committed(kafka_topics: Kafka,
 class AtFirstWord(Link):
     """Calls `then` at the first progress, before the run goes on."""
 
-    def __init__(self, then: Callable[[Progress], None]) -> None:
+    def __init__(self, then: Callable[[ProgressReport], None]) -> None:
         super().__init__()
         self._then = then
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: ProgressReport) -> None:
         super().progress(progress)
         if len(self.reports) == 1:
             self._then(progress)
@@ -248,7 +248,7 @@ def test_the_first_word_comes_of_a_task_that_started_and_took_over(
     older.take_over()
     group = Consumer({"bootstrap.servers": kafka_topics.bootstrap, "group.id": f"connect-{name}"})
 
-    def look(progress: Progress) -> None:
+    def look(progress: ProgressReport) -> None:
         assert ListSink.calls == ["start"]
         assert progress.commit_scope is None
         with pytest.raises(TaskFenced):
@@ -292,7 +292,7 @@ def test_a_sink_whose_other_side_is_away_yields_its_slot(kafka_topics: Kafka, tm
     kafka_topics.produce_ids(topic, range(10))
     config = {"topics": topic, "errors.retry.delay.max.ms": "10", "refusals": "1000000000"}
 
-    def say(_progress: Progress) -> list[Command]:
+    def say(_progress: ProgressReport) -> list[Command]:
         tries = ListSink.calls.count("put")
         return [Stop()] if tries > 50 else [Share(0)] if tries > 2 else []
 
@@ -346,7 +346,7 @@ def test_a_sink_whose_other_side_is_away_stops_when_told_and_commits_no_more_tha
     kafka_topics.produce_ids(topic, range(10), partition=1)
     durable: list[int] = []
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         if away == "flush" and progress.commit_scope:
             AwaySink.away = True
         durable[:] = [max(one.committed_offset, 0) for one in progress.partitions]
@@ -372,7 +372,7 @@ def test_offsets_are_not_forgotten_while_a_batch_is_tried_for_days(
     kafka_topics.produce_ids(topic, range(5))
     committed: list[int] = []
 
-    def say(_progress: Progress) -> list[Command]:
+    def say(_progress: ProgressReport) -> list[Command]:
         tries = ListSink.calls.count("put")
         if tries > 2 and not committed:
             kafka_topics.admin.delete_consumer_groups([group])[group].result()

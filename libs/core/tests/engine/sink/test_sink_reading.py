@@ -13,10 +13,10 @@ import pytest
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConnectError, RecordError, RetriableError
 from herdmesh.connect.spi.connector import Config, PartitionId, SinkBatch, StagingSinkTask, TaskContext
-from herdmesh.engine import Progress, RunEnd, Stop
+from herdmesh.engine import ProgressReport, RunEnd, Stop
 from herdmesh.engine.runtime.contract import Command
 from herdmesh.engine.runtime.errors import TaskFailed
-from herdmesh.engine.sink.task_requests import Reading
+from herdmesh.engine.sink.task_requests import SinkTaskRequests
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, processes, run_here
 from libs.core.tests.engine.reading_sinks import PATH, ReadingSink
 from libs.core.tests.engine.sinks import ListSink
@@ -113,7 +113,7 @@ def test_a_task_that_goes_back_when_the_run_is_told_to_end_is_heard(
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(10))
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         if [part.committed_offset for part in progress.partitions] != [10]:
             return []
         ReadingSink.reading.seek({(topic, 0): 4})
@@ -167,7 +167,7 @@ def test_a_paused_partition_gives_nothing_until_it_is_resumed(
     kafka_topics.produce_ids(topic, range(5, 10), partition=1)
     while_paused: list[list[int]] = []
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         if progress.records_in >= 5 and len(while_paused) < 10:  # with 100 ms of waiting for records between two
             while_paused.append(ids())
             if len(while_paused) == 10:
@@ -188,7 +188,7 @@ def test_a_commit_that_a_task_asks_for_does_not_wait_for_the_flush_interval(
     deadline_s = time.monotonic() + WAIT_S / 3
     seen: list[int] = []
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         committed = max((part.committed_offset for part in progress.partitions), default=0)
         if committed == 5 and 5 not in seen:
             kafka_topics.produce_ids(topic, range(5, 10))
@@ -266,18 +266,18 @@ class StagedWithPreCommit(Staged):
 
 @pytest.mark.parametrize("task", [Staged, SqliteSink])
 def test_who_decides_itself_what_is_committed_may_pause_but_not_seek(task: type[Staged | SqliteSink]) -> None:
-    reading = Reading(task())
+    reading = SinkTaskRequests(task())
     reading.assign([("t", 0)])
     reading.pause([("t", 0)])
     with pytest.raises(ConnectError, match=f"a {'Staging' if task is Staged else 'Ledger'}SinkTask cannot seek"):
         reading.seek({("t", 0): 1})
     with pytest.raises(TaskFailed, match="StagedWithPreCommit has a pre_commit") as refused:
-        Reading(StagedWithPreCommit())
+        SinkTaskRequests(StagedWithPreCommit())
     assert refused.value.error_class is ErrorClass.FATAL
 
 
 def test_what_is_asked_is_taken_once_and_of_owned_partitions_only() -> None:
-    reading = Reading(ReadingSink())
+    reading = SinkTaskRequests(ReadingSink())
     a, b = ("t", 0), ("t", 1)
 
     def refused(call: Callable[[Sequence[PartitionId]], None]) -> None:

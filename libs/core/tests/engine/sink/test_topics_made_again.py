@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from herdmesh.connect.topics.commit_scope import CommitScope
-from herdmesh.engine import Progress, RunEnd, RunSpec, Stop
+from herdmesh.engine import ProgressReport, RunEnd, RunSpec, Stop
 from herdmesh.engine.runtime.contract import Command
 from herdmesh.engine.runtime.errors import OffsetsLost
 from herdmesh.engine.sink import manifest
@@ -53,7 +53,7 @@ def test_a_topic_made_again_under_a_run_is_read_from_its_start(
     kafka_topics.produce_ids(topic, range(5), partition=0)
     steps: list[str] = []
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         if not steps and progress.partitions and progress.partitions[0].committed_offset == 5:
             steps.append("made again")
             made_again(kafka_topics, topic, range(5, 5 + count))

@@ -15,7 +15,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError
 from herdmesh.connect.model.data import Batch
 from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.engine import Progress, RunEnd, RunSpec, Share, Stop, TaskFailed, TaskFenced, TaskKind
+from herdmesh.engine import ProgressReport, RunEnd, RunSpec, Share, Stop, TaskFailed, TaskFenced, TaskKind
 from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
 from herdmesh.engine.delivery.source_delivery import SourceDelivery
 from herdmesh.engine.fencing.fence import Fence
@@ -195,7 +195,7 @@ def test_a_run_with_an_open_transaction_neither_rests_nor_gives_its_slot_up(
     """It would have to send all of it again, without end; Kafka's limit of time ends it."""
     topic, name = tmp_topic(), tmp_topic("source")
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         return [Share(run_ms=0)] if progress.records_in else []
 
     yielded = run_here(asking(kafka_topics, name, topic, 100, {29: "commit-all"}), Link(say))

@@ -19,7 +19,7 @@ from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.model.data import Batch
 from herdmesh.connect.spi.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.topics.commit_scope import CommitScope
-from herdmesh.engine import Progress, RunEnd, RunSpec, Share, Stop, TaskFailed, TaskKind
+from herdmesh.engine import ProgressReport, RunEnd, RunSpec, Share, Stop, TaskFailed, TaskKind
 from herdmesh.engine.delivery.delivery_reports import DeliveryFailures
 from herdmesh.engine.delivery.producing import Refused
 from herdmesh.engine.runtime.contract import Command
@@ -119,7 +119,7 @@ def test_a_task_that_would_begin_anew_keeps_its_slot_until_it_is_done(
     """Then it ends for those that wait, and comes back when it said."""
     topic, name = tmp_topic(), tmp_topic("source")
 
-    def share(_: Progress) -> list[Command]:
+    def share(_: ProgressReport) -> list[Command]:
         return [Share(run_ms=0)]
 
     spec = counting(kafka_topics, name, topic, 45, linger_ms=60_000)
@@ -131,7 +131,7 @@ def test_a_task_that_would_begin_anew_keeps_its_slot_until_it_is_done(
 def test_a_stopped_source_commits_what_it_sent(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
 
-    def say(progress: Progress) -> list[Command]:
+    def say(progress: ProgressReport) -> list[Command]:
         return [Stop()] if progress.records_in else []
 
     spec = counting(kafka_topics, name, topic, 10, linger_ms=int(WAIT_S * 1_000))

@@ -357,9 +357,9 @@ def _log_message(sent: ins.Send) -> None:
             _log.info("welcome", session=sent.session, epoch=sent.epoch, adopted=len(adopted))
         case (
             messages.SetUnitTarget()
-            | messages.GenerateTaskConfigs()
+            | messages.RequestTaskConfigs()
             | messages.SetRate()
-            | messages.Ask()
+            | messages.SendCommand()
             | messages.Heartbeat()
             | messages.Released()
         ):

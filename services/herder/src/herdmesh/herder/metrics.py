@@ -195,9 +195,9 @@ class HerderMetrics:
                 self._stops.add(1, {"kind": _kind(unit)})
                 self._moving.add(unit)
                 self._clock.begin(("stop", unit), f"stop {_kind(unit)}")
-            case messages.GenerateTaskConfigs(connector=connector):
+            case messages.RequestTaskConfigs(connector=connector):
                 self._clock.begin(("generate", connector), "generate task configs")
-            case messages.Ask(command_id=command, question=question):
+            case messages.SendCommand(command_id=command, command=question):
                 self._clock.begin(("ask", command), type(question).__name__)
             case (
                 messages.Welcome()

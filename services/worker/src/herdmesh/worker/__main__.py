@@ -141,7 +141,7 @@ async def serve_on(
             plugins=plugins.all(),
             refused_plugins=plugins.refused(),
             has_plugin_folders=plugins.has_folders,
-            holdings=[session_wire.holding_to(one) for one in loop.holdings()],
+            holdings=[session_wire.held_unit_to(one) for one in loop.holdings()],
             epoch_max=loop.epoch_max(),
             draining=loop.draining(),
             leaving=loop.leaving(),

@@ -16,7 +16,7 @@ import structlog
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.session import wire as session_wire
-from herdmesh.session.model import Holding, UnitId
+from herdmesh.session.model import HeldUnit, UnitId
 from herdmesh.worker import wire
 from herdmesh.worker.effects.plugins import ConnectorHost
 from herdmesh.worker.effects.runs import EndWatch, IdleWatch, Reloads, Runs
@@ -90,7 +90,7 @@ class WorkerLoop:
         """True once the worker has begun to stop for good."""
         return self._state.leaving
 
-    def holdings(self) -> list[Holding]:
+    def holdings(self) -> list[HeldUnit]:
         """What hello tells."""
         return self._state.holdings()
 

@@ -6,7 +6,7 @@ Invariant: what says nothing is not sent, and reads as saying nothing.
 from __future__ import annotations
 
 from herdmesh.api.worker.v1 import task_pb2
-from herdmesh.engine.runtime import Latency, Measures, Spread
+from herdmesh.engine.runtime import Latency, Measures, MeasureSpread
 
 _NOTHING = Measures()
 
@@ -42,11 +42,11 @@ def measures_from(message: task_pb2.TaskMeasures) -> Measures:
     )
 
 
-def _spread_to(spread: Spread) -> task_pb2.Spread | None:
+def _spread_to(spread: MeasureSpread) -> task_pb2.Spread | None:
     if not spread.count:
         return None
     return task_pb2.Spread(count=spread.count, total=spread.total, smallest=spread.smallest, largest=spread.largest)
 
 
-def _spread_from(message: task_pb2.Spread) -> Spread:
-    return Spread(message.count, message.total, message.smallest, message.largest)
+def _spread_from(message: task_pb2.Spread) -> MeasureSpread:
+    return MeasureSpread(message.count, message.total, message.smallest, message.largest)

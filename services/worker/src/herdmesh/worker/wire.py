@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import run_service_pb2, task_pb2
 from herdmesh.connect.config import redacted
-from herdmesh.engine.runtime import Progress, RunEnd, contract
+from herdmesh.engine.runtime import ProgressReport, RunEnd, contract
 from herdmesh.rpc import commit_scopes
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.session import wire as session_wire
@@ -68,7 +68,7 @@ def held_tasks(tasks: Iterable[Task]) -> list[Task]:
     return sorted(tasks, key=lambda task: (task.unit.connector, task.unit.task or 0))
 
 
-def progress_to(progress: Progress) -> task_pb2.TaskProgress:
+def progress_to(progress: ProgressReport) -> task_pb2.TaskProgress:
     """What a run or a task counts; without the task's name and activity."""
     message = task_pb2.TaskProgress(
         records_in=progress.records_in,
@@ -99,9 +99,9 @@ def progress_to(progress: Progress) -> task_pb2.TaskProgress:
     return message
 
 
-def progress_from(message: task_pb2.TaskProgress) -> Progress:
+def progress_from(message: task_pb2.TaskProgress) -> ProgressReport:
     """The inverse of `progress_to`."""
-    return Progress(
+    return ProgressReport(
         records_in=message.records_in,
         records_out=message.records_out,
         records_dropped=message.records_dropped,

@@ -27,12 +27,12 @@ class ErrantRecords:
     """`ErrantRecordReporter` of one run. Used from the loop's thread only."""
 
     def __init__(self, failed: FailedRecords, settle: Callable[[], None], chain: SinkChain) -> None:
-        """`settle`: returns once all reports are safe, after a call of `settled`. `chain`: the run's."""
+        """`settle`: returns once all reports are safe, after a call of `complete_reports`. `chain`: the run's."""
         self.flush_dead_letters = settle
         self._failed = failed
         self._chain = chain
         self._exceeded: RecordError | None = None
-        #: reports since the last `settled`.
+        #: reports since the last `complete_reports`.
         self._told: list[Future[None]] = []
 
     def report(self, batch: SinkBatch, index: int, error: BaseException) -> Future[None]:
@@ -49,7 +49,7 @@ class ErrantRecords:
         self._told.append(told)
         return told
 
-    def settled(self) -> None:
+    def complete_reports(self) -> None:
         """Complete the futures of all reports so far: they are safe."""
         told, self._told = self._told, []
         for one in told:

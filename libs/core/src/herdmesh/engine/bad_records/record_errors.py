@@ -62,7 +62,7 @@ class SinkErrors:
         self.tolerates = settings.tolerate
         self._read: Sequence[Message] = ()
         #: also where no reporter is configured: the task skips its records through it.
-        self.errant = ErrantRecords(self._failed, self.settle, chain)
+        self.errant = ErrantRecords(self._failed, self.flush_dead_letters, chain)
         self.reporter = self.errant if settings.reports else None
 
     def tolerance(
@@ -77,11 +77,11 @@ class SinkErrors:
         """Records that fail from now on are among these, which were read from one partition."""
         self._read = read
 
-    def settle(self) -> None:
+    def flush_dead_letters(self) -> None:
         """Wait until no dead letter is in flight. Raises TaskFailed when that takes too long."""
         if self._letters is not None:
-            self._letters.settle()
-        self.errant.settled()
+            self._letters.flush()
+        self.errant.complete_reports()
 
     @property
     def is_ending(self) -> bool:
@@ -92,7 +92,7 @@ class SinkErrors:
         """Raise the reporter's error if it ends the run and the task caught it."""
         self.errant.raise_swallowed()
 
-    def hear(self) -> None:
+    def poll_producer(self) -> None:
         """Poll the producer, so that it runs its callbacks."""
         if self._letters is not None:
             self._letters.producer.poll(0)

@@ -108,7 +108,7 @@ class DeliveryReports:
         """Forget the last batch, which failed in part and will be polled again; those before it are committed."""
         self._open.pop()
 
-    def tell(self) -> None:
+    def report_commit(self) -> None:
         """Report the committed batches to the task. Its exception is logged and has no other effect, as in Connect."""
         told, self._open = self._open, []
         for batch, metadata in told:

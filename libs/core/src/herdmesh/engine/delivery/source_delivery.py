@@ -91,9 +91,9 @@ class SourceDelivery:
         """See `Fence.raise_fatal`."""
         self.fence.raise_fatal(error)
 
-    def hear(self, admin: AdminClient) -> None:
-        """See `clients.hear`."""
-        clients.hear(self.producer, admin)
+    def poll_clients(self, admin: AdminClient) -> None:
+        """See `clients.poll_clients`."""
+        clients.poll_clients(self.producer, admin)
 
     def close(self) -> None:
         """See `Fence.close`."""
@@ -160,9 +160,9 @@ class AtLeastOnce(SourceDelivery):
         if self.fence.in_transaction:
             super().raise_fatal(error)
 
-    def hear(self, admin: AdminClient) -> None:
+    def poll_clients(self, admin: AdminClient) -> None:
         """See `SourceDelivery`."""
-        super().hear(admin)
+        super().poll_clients(admin)
         self.fence.producer.poll(0)
 
     def close(self) -> None:

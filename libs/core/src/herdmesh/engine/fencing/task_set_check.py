@@ -49,7 +49,7 @@ def contradicts(manifest: ManifestRecord, claim: TaskSetClaim, task: int) -> boo
     return manifest.deleted or manifest.incarnation != claim.incarnation or digest != claim.task_digest
 
 
-def ask(spec: RunSpec, admin: AdminClient, consumer: Consumer | None = None) -> ClaimCheck:
+def begin_check(spec: RunSpec, admin: AdminClient, consumer: Consumer | None = None) -> ClaimCheck:
     """Request the end of the config topic. Call it after the take-over; waits for the topic's metadata, but not for the
     result. `consumer` is used to read, if necessary, while it has no assignment; without it one is created.
     """

@@ -249,7 +249,7 @@ def _failures(
     return reported
 
 
-def hear(producer: Producer, admin: AdminClient) -> None:
+def poll_clients(producer: Producer, admin: AdminClient) -> None:
     """Poll clients without frequent calls, so that they deliver log lines, errors and callbacks.
 
     Raises:

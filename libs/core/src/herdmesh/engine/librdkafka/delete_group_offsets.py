@@ -30,7 +30,7 @@ def forget(
         KafkaException: the error of the whole request.
         RuntimeError: there is no such call (`is_possible`), or the client is closed.
     """
-    told = native_admin.asked(
+    told = native_admin.request_group_offsets(
         admin, "DeleteConsumerGroupOffsets", group, sorted(partitions), timeout_s, is_question=False
     )
     return {one.partition: one.error for one in told if one.error is not None}

@@ -17,10 +17,10 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.engine.librdkafka import native_admin
-from herdmesh.engine.librdkafka.native_admin import Told
+from herdmesh.engine.librdkafka.native_admin import PartitionResult
 
 
-def group_offsets(consumer: Consumer, admin: AdminClient, group: str, timeout_s: float) -> list[Told]:
+def group_offsets(consumer: Consumer, admin: AdminClient, group: str, timeout_s: float) -> list[PartitionResult]:
     """The committed offsets, regardless of open transactions; omits partitions without an offset. A missing group has
     none. Blocks.
 
@@ -32,7 +32,9 @@ def group_offsets(consumer: Consumer, admin: AdminClient, group: str, timeout_s:
         KafkaException: the broker's error; NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE are worth a retry.
     """
     if native_admin.is_possible():
-        told = native_admin.asked(consumer, "ListConsumerGroupOffsets", group, None, timeout_s, is_question=True)
+        told = native_admin.request_group_offsets(
+            consumer, "ListConsumerGroupOffsets", group, None, timeout_s, is_question=True
+        )
     else:
         told = _of_admin(admin, group, timeout_s)
     for one in told:
@@ -41,10 +43,10 @@ def group_offsets(consumer: Consumer, admin: AdminClient, group: str, timeout_s:
     return [one for one in told if one.offset >= 0]
 
 
-def _of_admin(admin: AdminClient, group: str, timeout_s: float) -> list[Told]:
+def _of_admin(admin: AdminClient, group: str, timeout_s: float) -> list[PartitionResult]:
     untyped: Any = admin
     asked = untyped.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=timeout_s)
     return [
-        Told((one.topic, one.partition), one.offset, one.metadata or "", one.error)
+        PartitionResult((one.topic, one.partition), one.offset, one.metadata or "", one.error)
         for one in asked[group].result().topic_partitions
     ]

@@ -34,7 +34,7 @@ _TEXT_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PartitionResult:
     """The result for one partition of a group."""
 
     partition: PartitionId
@@ -49,7 +49,7 @@ def is_possible() -> bool:
     return _library() is not None
 
 
-def asked(
+def request_group_offsets(
     client: AdminClient | Consumer,
     call: str,
     group: str,
@@ -57,7 +57,7 @@ def asked(
     timeout_s: float,
     *,
     is_question: bool,
-) -> list[Told]:
+) -> list[PartitionResult]:
     """Make the call for one group, and wait for its result. Blocks.
 
     Args:
@@ -112,7 +112,7 @@ def _request(library: Any, call: str, group: str, partitions: Iterable[Partition
         library.rd_kafka_topic_partition_list_destroy(listed)
 
 
-def _told(library: Any, call: str, event: int | None) -> Iterator[Told]:
+def _told(library: Any, call: str, event: int | None) -> Iterator[PartitionResult]:
     if event is None:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the client does not say what became of the request"))
     code = library.rd_kafka_event_error(event)
@@ -130,7 +130,7 @@ def _told(library: Any, call: str, event: int | None) -> Iterator[Told]:
         for one in listed.contents.elems[: listed.contents.cnt] if listed else ():
             topic, number = one.topic.decode(), one.partition
             error = KafkaError(one.err, f"{topic}-{number}: {KafkaError(one.err).str()}") if one.err else None
-            yield Told((topic, number), one.offset, metadata_text(one), error)
+            yield PartitionResult((topic, number), one.offset, metadata_text(one), error)
 
 
 @cache

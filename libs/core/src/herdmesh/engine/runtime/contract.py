@@ -139,11 +139,11 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class EndWarmRun:
     """Do not stay warm: end now if the run is warm, else when it would become warm."""
 
 
-Command = Stop | Rate | Share | Rest
+Command = Stop | Rate | Share | EndWarmRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ PRODUCED_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProgressReport:
     """The progress of a run. Counts are of this run; the worker adds up the runs of a task."""
 
     records_in: int = 0
@@ -250,7 +250,7 @@ class RunOutcome:
     """How a run ended without an error."""
 
     reason: RunEnd
-    progress: Progress
+    progress: ProgressReport
     wake_after_ms: int = 0
     """When a source wants to be polled again; 0 = the offset watcher decides (sinks). For a run that yielded: when a
     rate limit lets the task continue.
@@ -277,7 +277,7 @@ class RunLink(Protocol):
     No method but `store_offsets` may block, or raise because the connection is broken.
     """
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: ProgressReport) -> None:
         """Send a progress report: about every 200 ms while records move, and after every commit."""
         ...
 

@@ -50,7 +50,7 @@ class Bucket:
         """The task's current rate per second; 0 = no limit."""
         return self._allowed
 
-    def tell(self, level: float) -> None:
+    def set_level(self, level: float) -> None:
         """Set the level from the herder; 0 = the herder sets none any more."""
         self._level = min(level, self._whole) if level > 0 else self._equal
         self._allowed = min(self._allowed, self._level) if level > 0 else self._equal
@@ -94,7 +94,7 @@ class Bucket:
         return self._level if now_s - self._quiet_s >= KNOWN_S else min(self._level, self._equal)
 
 
-class Limits:
+class RateLimits:
     """Both limits of one task."""
 
     def __init__(self, records_per_second: float, bytes_per_second: float, task_count: int, now_s: float) -> None:
@@ -106,10 +106,10 @@ class Limits:
         """Whether `took` needs bytes: counting them costs time."""
         self._record_bytes = 0.0
 
-    def tell(self, rate: Rate) -> None:
+    def set_levels(self, rate: Rate) -> None:
         """Set the levels from the worker's command."""
-        self.records.tell(rate.records_per_second)
-        self.bytes.tell(rate.bytes_per_second)
+        self.records.set_level(rate.records_per_second)
+        self.bytes.set_level(rate.bytes_per_second)
 
     def batch_size(self, wanted: int) -> int:
         """The number of records to take at once, so that the limit acts evenly. For bytes it is derived from the

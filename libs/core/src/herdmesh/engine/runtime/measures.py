@@ -22,7 +22,7 @@ that keeps up to the day of one that reads a backlog.
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class MeasureSpread:
     """Several measurements of one kind."""
 
     count: int = 0
@@ -30,10 +30,10 @@ class Spread:
     smallest: float = 0.0
     largest: float = 0.0
 
-    def __add__(self, other: Spread) -> Spread:
+    def __add__(self, other: MeasureSpread) -> MeasureSpread:
         if not (self.count and other.count):
             return self if self.count else other
-        return Spread(
+        return MeasureSpread(
             self.count + other.count,
             self.total + other.total,
             min(self.smallest, other.smallest),
@@ -60,16 +60,16 @@ class Latency:
 class Measures:
     """Measurements since the run's previous report."""
 
-    batch_records: Spread = Spread()
+    batch_records: MeasureSpread = MeasureSpread()
     """Records of one call of the task's `poll`, or of one partition in a batch."""
-    call_ms: Spread = Spread()
+    call_ms: MeasureSpread = MeasureSpread()
     """Duration of the task's `put`, or of a `poll` with records."""
-    commit_ms: Spread = Spread()
+    commit_ms: MeasureSpread = MeasureSpread()
     """Duration of offset commits that succeeded, from the task's flush on."""
     commit_failures: int = 0
-    transaction_records: Spread = Spread()
+    transaction_records: MeasureSpread = MeasureSpread()
     """Records of one committed transaction; of sources only."""
-    active_records: Spread = Spread()
+    active_records: MeasureSpread = MeasureSpread()
     """Records taken and not committed yet, counted after each batch."""
     active_records_now: int = 0
     latency_ms: Latency = Latency()

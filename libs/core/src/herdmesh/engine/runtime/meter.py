@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 
-from herdmesh.engine.runtime.measures import LATENCY_BOUNDS_MS, Latency, Measures, Spread
+from herdmesh.engine.runtime.measures import LATENCY_BOUNDS_MS, Latency, Measures, MeasureSpread
 
 WINDOW_S = 5.0
 REPORT_INTERVAL_S = 0.2
@@ -39,11 +39,11 @@ class _Spread:
         self.count += 1
         self.total += value
 
-    def value(self) -> Spread:
-        return Spread(self.count, self.total, self.smallest, self.largest) if self.count else _NOTHING
+    def value(self) -> MeasureSpread:
+        return MeasureSpread(self.count, self.total, self.smallest, self.largest) if self.count else _NOTHING
 
 
-_NOTHING = Spread()
+_NOTHING = MeasureSpread()
 _NO_AGES = Latency()
 _BUCKETS = len(LATENCY_BOUNDS_MS) + 1
 

@@ -2,7 +2,7 @@
 
 Owns the reading of commands and the decision to end. Time is passed in.
 
-Invariant: a Stop wins over all else, and neither it nor a Share or a Rest is forgotten.
+Invariant: a Stop wins over all else, and neither it nor a Share or an EndWarmRun is forgotten.
 
 A run that must share its slot ends as soon as it has read everything and no record came for `QUIET_S`. It decides that
 itself, because a request to the worker would occupy the slot for longer than most runs have anything to do.
@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from typing import assert_never
 
-from herdmesh.engine.runtime.contract import Rate, Rest, RunEnd, RunLink, Share, Stop
-from herdmesh.engine.runtime.limits import Limits
+from herdmesh.engine.runtime.contract import EndWarmRun, Rate, RunEnd, RunLink, Share, Stop
+from herdmesh.engine.runtime.limits import RateLimits
 
 QUIET_S = 0.05
 _LOOK_S = 0.1
@@ -24,9 +24,9 @@ _LOOK_S = 0.1
 class RunCommands:
     """The worker's commands for one run."""
 
-    def __init__(self, link: RunLink, limits: Limits, started_s: float, *, stays_warm: bool = False) -> None:
+    def __init__(self, link: RunLink, limits: RateLimits, started_s: float, *, stays_warm: bool = False) -> None:
         self.stays_warm = stays_warm
-        """Whether the run may continue with nothing to do; False for good after a Rest."""
+        """Whether the run may continue with nothing to do; False for good after an EndWarmRun."""
         self._link = link
         self._limits = limits
         self._started_s = started_s
@@ -43,10 +43,10 @@ class RunCommands:
                 case Stop():
                     self._stopped = True
                 case Rate():
-                    self._limits.tell(command)
+                    self._limits.set_levels(command)
                 case Share(run_ms=run_ms):
                     self._share_s = run_ms / 1000
-                case Rest():
+                case EndWarmRun():
                     self.stays_warm = False
                 case _:
                     assert_never(command)

@@ -38,7 +38,7 @@ from herdmesh.engine.sink.staging_folder import (
     OpenFiles,
 )
 from herdmesh.engine.sink.task_requests import (
-    Reading,
+    SinkTaskRequests,
 )
 
 __all__ = [
@@ -48,8 +48,8 @@ __all__ = [
     "LocalFiles",
     "Manifest",
     "OpenFiles",
-    "Reading",
     "SinkLoop",
+    "SinkTaskRequests",
     "SqlLedger",
     "StagingFolder",
     "answered_ids",

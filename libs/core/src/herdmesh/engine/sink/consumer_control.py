@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.librdkafka import BatchConsumer
 from herdmesh.engine.sink.sink_positions import SinkPositions
-from herdmesh.engine.sink.task_requests import Reading
+from herdmesh.engine.sink.task_requests import SinkTaskRequests
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,9 @@ _log = logging.getLogger(__name__)
 class ConsumerControl:
     """Control of one run's consumer. Used from the loop's thread only."""
 
-    def __init__(self, consumer: Consumer, intake: BatchConsumer, reading: Reading, positions: SinkPositions) -> None:
+    def __init__(
+        self, consumer: Consumer, intake: BatchConsumer, reading: SinkTaskRequests, positions: SinkPositions
+    ) -> None:
         self._consumer = consumer
         self._intake = intake
         self._reading = reading

@@ -28,7 +28,7 @@ from herdmesh.engine.sink.positions import made_again, of_topics_as_they_are, st
 from herdmesh.engine.sink.refresh_schedule import RefreshSchedule
 from herdmesh.engine.sink.sink_commits import SinkCommits
 from herdmesh.engine.sink.sink_positions import SinkPositions
-from herdmesh.engine.sink.task_requests import Reading
+from herdmesh.engine.sink.task_requests import SinkTaskRequests
 
 MISSING_TOPIC_INTERVAL_S = 1.0
 """Interval of the check for a topic that is named in the config and does not exist."""
@@ -58,7 +58,7 @@ class SinkAssignment:
         control: ConsumerControl,
         refresh: RefreshSchedule,
         commits: SinkCommits,
-        reading: Reading,
+        reading: SinkTaskRequests,
     ) -> None:
         self._spec = spec
         self._settings = settings

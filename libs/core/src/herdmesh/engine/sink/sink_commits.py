@@ -40,7 +40,7 @@ from herdmesh.engine.sink.consumer_control import ConsumerControl
 from herdmesh.engine.sink.ledger import LedgerSinkTask
 from herdmesh.engine.sink.refresh_schedule import RefreshSchedule
 from herdmesh.engine.sink.sink_positions import SinkPositions
-from herdmesh.engine.sink.task_requests import Reading
+from herdmesh.engine.sink.task_requests import SinkTaskRequests
 
 RECOMMIT_INTERVAL_S = 3_600.0
 """Offsets of a group without members expire after the broker's retention, so a run commits them again every hour. A
@@ -68,7 +68,7 @@ class SinkCommits:
         missing: Callable[[Sequence[PartitionId]], set[PartitionId]],
         errors: SinkErrors,
         meter: Meter,
-        reading: Reading,
+        reading: SinkTaskRequests,
         positions: SinkPositions,
         control: ConsumerControl,
         refresh: RefreshSchedule,
@@ -188,7 +188,7 @@ class SinkCommits:
         else:  # the task holds a part of the batch, whose offsets must not be committed
             self.commit_starts()
 
-    def commit_as_told(self, *, is_putting: bool) -> None:
+    def commit_on_command(self, *, is_putting: bool) -> None:
         """Commit at the end of a run that was commanded to end. If the task cannot flush or publish then, that is no
         failure, as in Connect: the next run continues at the committed offsets.
         """
@@ -223,7 +223,7 @@ class SinkCommits:
         if self._staging is not None:
             manifests = checked_manifests(f"{type(self._staging).__name__}.stage", self._staging.stage())
         elif self._ledger is not None:
-            self._errors.settle()
+            self._errors.flush_dead_letters()
             self._ledger.advance(offsets)
         else:
             allowed: Any = self._task.pre_commit(dict(offsets))
@@ -238,7 +238,7 @@ class SinkCommits:
             self._errors.raise_swallowed()  # for a task that reports failed records in its flush
         if self._meter.records_in > 0:  # fault tests do not want the commit of the starting offsets
             failpoints.hit("after-write")
-        self._errors.settle()
+        self._errors.flush_dead_letters()
         if offsets:
             self._commit_offsets(self._named(offsets, manifests))
             self.time_ms = time.time_ns() // 1_000_000

@@ -27,11 +27,11 @@ from herdmesh.engine.runtime import (
     BackgroundCall,
     GcSchedule,
     LedgerTaken,
-    Limits,
     LoopWaits,
     Meter,
     PartitionProgress,
-    Progress,
+    ProgressReport,
+    RateLimits,
     RunCommands,
     RunEnd,
     RunLink,
@@ -50,7 +50,7 @@ from herdmesh.engine.sink.refresh_schedule import RefreshSchedule
 from herdmesh.engine.sink.sink_assignment import WARM_REFRESH_INTERVAL_S, SinkAssignment
 from herdmesh.engine.sink.sink_commits import SinkCommits
 from herdmesh.engine.sink.sink_positions import SinkPositions
-from herdmesh.engine.sink.task_requests import Reading
+from herdmesh.engine.sink.task_requests import SinkTaskRequests
 from herdmesh.kafka.broker_reachability import Contact
 from herdmesh.kafka.transient import STALE_TOPIC, is_transient
 
@@ -85,7 +85,7 @@ class SinkLoop:
         contact: Contact,
         admin: AdminClient,
         errors: SinkErrors,
-        reading: Reading,
+        reading: SinkTaskRequests,
         spans: RunSpans | None = None,
     ) -> None:
         now_s = time.monotonic()
@@ -104,7 +104,9 @@ class SinkLoop:
         self._tolerance = errors.tolerance(pause=self._pause, requested_delay_ms=reading.take_retry_after_ms)
         self._is_putting = False
         self._meter = Meter(now_s)
-        self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
+        self._limits = RateLimits(
+            settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s
+        )
         self._waits = LoopWaits(spec.bootstrap_servers)
         self._garbage = GcSchedule()
         self._commands = RunCommands(link, self._limits, now_s, stays_warm=spec.stays_warm)
@@ -152,7 +154,7 @@ class SinkLoop:
         with waits.on(kafka(self._spec.bootstrap_servers), "to take its task over"):
             with BackgroundCall(self._assignment.owned) as owned, BackgroundCall(refuse) as members:
                 self._fence.take_over()
-                self._config_offset = task_set_check.ask(self._spec, self._admin, self._consumer).verify()
+                self._config_offset = task_set_check.begin_check(self._spec, self._admin, self._consumer).verify()
                 self._link.progress(self.progress())  # first progress report of a task that started and owns its id
                 members.result()
                 found = owned.result()
@@ -161,7 +163,7 @@ class SinkLoop:
         try:
             reason = self._loop()
         except RetryStopped as ended:
-            self._commits.commit_as_told(is_putting=self._is_putting)
+            self._commits.commit_on_command(is_putting=self._is_putting)
             return RunOutcome(ended.reason, self._last_progress())
         except RecordError:
             self._commits.commit_before(is_putting=self._is_putting)
@@ -179,13 +181,13 @@ class SinkLoop:
             not self._commits.is_settled
         ):  # else this run committed all its partitions within the hour, at these positions
             if reason is RunEnd.STOPPED:
-                self._commits.commit_as_told(is_putting=self._is_putting)
+                self._commits.commit_on_command(is_putting=self._is_putting)
             else:
                 self._commits.commit()
         wake_after_ms = int(self._limits.wait_s(time.monotonic()) * 1000) if reason is RunEnd.YIELDED else 0
         return RunOutcome(reason, self._last_progress(), wake_after_ms)
 
-    def _last_progress(self) -> Progress:
+    def _last_progress(self) -> ProgressReport:
         self._commits.return_to_committed()
         return self.progress()
 
@@ -196,9 +198,9 @@ class SinkLoop:
     def _tell(self) -> None:
         self._link.progress(self.progress())
 
-    def progress(self) -> Progress:
+    def progress(self) -> ProgressReport:
         """The current progress of the run."""
-        return Progress(
+        return ProgressReport(
             records_in=self._meter.records_in,
             records_out=self._meter.records_out,
             records_dropped=self._meter.records_dropped,
@@ -280,8 +282,8 @@ class SinkLoop:
     def _report(self, now_s: float) -> None:
         if self._limits.roll(now_s) or self._meter.report_due(now_s):
             self._tell()
-            clients.hear(self._fence.producer, self._admin)
-            self._errors.hear()
+            clients.poll_clients(self._fence.producer, self._admin)
+            self._errors.poll_producer()
             self._garbage.collect()
 
     @property
@@ -327,7 +329,7 @@ class SinkLoop:
             self._tolerance,
         )
         if self._keeps_ledger:
-            self._errors.settle()  # the ledger's commits move past the records that the chain skipped
+            self._errors.flush_dead_letters()  # the ledger's commits move past the records that the chain skipped
         first, last = records.first_offset, records.last_offset
         begun_s = time.monotonic()
         failpoints.hit("before-write")

@@ -30,7 +30,7 @@ class Wishes:
     """True = pause, False = resume."""
 
 
-class Reading:
+class SinkTaskRequests:
     """The requests of one run. The task's side is `SinkReading`; the rest is for the loop."""
 
     def __init__(self, task: SinkTask) -> None:

@@ -12,8 +12,8 @@ from herdmesh.engine.source.record_check import (
 from herdmesh.engine.source.source_cluster import (
     BEGINNING,
     PlaceLost,
-    Reader,
     SourceCluster,
+    SourceClusterReader,
 )
 from herdmesh.engine.source.source_loop import (
     SourceLoop,
@@ -29,8 +29,8 @@ __all__ = [
     "BEGINNING",
     "OpenTransactionScan",
     "PlaceLost",
-    "Reader",
     "SourceCluster",
+    "SourceClusterReader",
     "SourceLoop",
     "SourceOffsets",
     "check_given",

@@ -157,11 +157,11 @@ class SourceCluster:
             raise self._failed(failure) from failure
         return found
 
-    def reader(self, places: Mapping[PartitionId, int], records_max: int) -> Reader:
+    def reader(self, places: Mapping[PartitionId, int], records_max: int) -> SourceClusterReader:
         """A reader of these partitions from these offsets (`BEGINNING` is one). The caller closes it. Raises
         RetriableError when the cluster does not answer.
         """
-        return Reader(self, dict(places), records_max)
+        return SourceClusterReader(self, dict(places), records_max)
 
     def consumer_at(self, places: Mapping[PartitionId, int]) -> tuple[Consumer, BatchConsumer, Contact]:
         """The clients of a reader, with partitions assigned. Raises RetriableError when the cluster does not answer."""
@@ -276,7 +276,7 @@ def _shared_admin(config: tuple[tuple[str, Any], ...]) -> _SharedAdmin:
     return _SharedAdmin(dict(config))
 
 
-class Reader:
+class SourceClusterReader:
     """Reads records of several partitions, in order within each."""
 
     def __init__(self, cluster: SourceCluster, places: dict[PartitionId, int], records_max: int) -> None:

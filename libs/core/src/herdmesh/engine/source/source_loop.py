@@ -40,10 +40,10 @@ from herdmesh.engine.runtime import (
     PRODUCED_MAX,
     BackgroundCall,
     GcSchedule,
-    Limits,
     LoopWaits,
     Meter,
-    Progress,
+    ProgressReport,
+    RateLimits,
     RunCommands,
     RunEnd,
     RunLink,
@@ -111,7 +111,9 @@ class SourceLoop:
         heard = DeliveryReports(task, failures.add) if task.wants_metadata() else None
         self._transaction = SourceTransaction(spec, settings, link, outlet, failures, heard)
         self._meter = Meter(now_s)
-        self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
+        self._limits = RateLimits(
+            settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s
+        )
         self._waits = LoopWaits(spec.bootstrap_servers)
         self._kafka = kafka(spec.bootstrap_servers)
         self._garbage = GcSchedule()
@@ -200,9 +202,9 @@ class SourceLoop:
             raise
         return reason
 
-    def progress(self) -> Progress:
+    def progress(self) -> ProgressReport:
         """The current progress of the run."""
-        return Progress(
+        return ProgressReport(
             records_in=self._meter.records_in,
             records_out=self._meter.records_out,
             records_dropped=self._meter.records_dropped,
@@ -222,15 +224,15 @@ class SourceLoop:
         spec, fence = self._spec, self._outlet.fence
         if spec.source_offsets is not None:
             fence.take_over()
-            claim = task_set_check.ask(spec, self._admin)
+            claim = task_set_check.begin_check(spec, self._admin)
             offsets = source_offsets.SourceOffsets(spec.connector)
             for key, value in spec.source_offsets.items():
                 offsets.apply(key, value)
         else:
-            reader = stored_offsets.Reader(spec, self._settings, self._admin, creates=True)
+            reader = stored_offsets.StoredOffsetsReader(spec, self._settings, self._admin, creates=True)
             with log_context.offsets_of(spec), closing(reader), BackgroundCall(reader.prepare) as prepared:
                 fence.take_over()
-                claim = task_set_check.ask(spec, self._admin)
+                claim = task_set_check.begin_check(spec, self._admin)
                 prepared.result()
                 offsets = reader.read(fence)
         self._polls.go_on_from(offsets)
@@ -308,7 +310,7 @@ class SourceLoop:
     def _report(self, now_s: float) -> None:
         if self._limits.roll(now_s) or self._meter.report_due(now_s):
             self._link.progress(self.progress())
-            self._outlet.hear(self._admin)
+            self._outlet.poll_clients(self._admin)
             self._garbage.collect()
 
     def _pause(self, seconds: float, yields: bool) -> RunEnd | None:
@@ -469,7 +471,7 @@ class SourceLoop:
         self._commit_scope = CommitScope.of("", self._transaction.offsets_topics)
         self._commit_time_ms = time.time_ns() // 1_000_000
         failpoints.hit("after-offset-commit")
-        self._transaction.told()
+        self._transaction.report_commit()
         if all_polled:
             self._tell_task()
         self._link.progress(self.progress())

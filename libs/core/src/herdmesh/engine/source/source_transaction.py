@@ -166,10 +166,10 @@ class SourceTransaction:
                 self._link.store_offsets(self._pending)
         self._pending.clear()
 
-    def told(self) -> None:
+    def report_commit(self) -> None:
         """Notify the task of its records after the commit."""
         if self._receipts is not None:
-            self._receipts.tell()
+            self._receipts.report_commit()
 
     def give_up_records(self) -> None:
         """Abort the records, and begin another transaction with the offsets alone, as Connect does for a task that

@@ -56,7 +56,7 @@ def read(spec: RunSpec, settings: SourceSettings, admin: AdminClient, fence: Fen
         ConfigError: a topic that is not only compacted, or cannot be created.
         TaskFailed: RETRIABLE when the end is not reached in time.
     """
-    with closing(Reader(spec, settings, admin, creates=fence is not None, for_worker=True)) as reader:
+    with closing(StoredOffsetsReader(spec, settings, admin, creates=fence is not None, for_worker=True)) as reader:
         reader.prepare()
         return reader.read(fence)
 
@@ -68,7 +68,7 @@ _DELETED: Final = (
 )
 
 
-class Reader:
+class StoredOffsetsReader:
     """Reads the offsets once. During a take-over another thread runs `prepare`: its clients need a connection, and none
     of its queries depends on the owner.
     """

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from herdmesh.engine import Command, Progress, run
+from herdmesh.engine import Command, ProgressReport, run
 
 
 class SilentLink:
     """A link to a worker that sends no commands and stores no offsets."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: ProgressReport) -> None:
         """Ignore the progress."""
 
     def commands(self) -> Sequence[Command]:

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.model import OPTIONAL_STRING, Schema, Struct
 from herdmesh.connect.spi import PartitionId, SinkBatch, SinkConnector, SinkTask, StagingSinkTask, TaskContext
-from herdmesh.engine.sink import LedgerSinkTask, Reading
+from herdmesh.engine.sink import LedgerSinkTask, SinkTaskRequests
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.points import Died, Points
 from herdmesh.sdk.testing.worlds import RecordForm, SinkWorld
@@ -202,7 +202,7 @@ class _Run:
         self._every = every
         self._fails_at = fails_at
         self._positions = {one: trial.committed[one] for one in owned}
-        self.reading = Reading(task)
+        self.reading = SinkTaskRequests(task)
 
     def go(self, config: Mapping[str, str | None], context: TaskContext) -> None:
         """Drive the task from `start` to the last commit; the caller calls `stop`."""

@@ -14,11 +14,11 @@ from typing import Final
 
 from herdmesh.connect.spi import ConnectorKind, Wait
 from herdmesh.connect.topics import lag
-from herdmesh.engine.runtime import ErrorCounts, Latency, Progress
+from herdmesh.engine.runtime import ErrorCounts, Latency, ProgressReport
 from herdmesh.session.model import RunState, UnitId
 from herdmesh.worker.metrics.windows import Window
 
-_NONE: Final = Progress()
+_NONE: Final = ProgressReport()
 
 
 class TaskMeter:
@@ -67,7 +67,7 @@ class TaskMeter:
         self.in_run = False
         self.active_now = 0
 
-    def measured(self, run_id: str, progress: Progress, now_s: float) -> None:
+    def measured(self, run_id: str, progress: ProgressReport, now_s: float) -> None:
         """What a run reported: counts of the whole run, and measures since its report before."""
         if run_id != self._run_id:
             return

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from herdmesh.engine.runtime import Spread
+from herdmesh.engine.runtime import MeasureSpread
 
 SAMPLE_S: Final = 30.0
-_NOTHING: Final = Spread()
+_NOTHING: Final = MeasureSpread()
 
 
 class Window:
@@ -22,9 +22,12 @@ class Window:
     __slots__ = ("_samples",)
 
     def __init__(self, now_s: float) -> None:
-        self._samples: tuple[tuple[float, Spread], tuple[float, Spread]] = ((now_s, _NOTHING), (now_s, _NOTHING))
+        self._samples: tuple[tuple[float, MeasureSpread], tuple[float, MeasureSpread]] = (
+            (now_s, _NOTHING),
+            (now_s, _NOTHING),
+        )
 
-    def add(self, spread: Spread, now_s: float) -> None:
+    def add(self, spread: MeasureSpread, now_s: float) -> None:
         """Something was measured."""
         (begun_s, current), before = self._samples
         if now_s - begun_s >= SAMPLE_S:
@@ -34,9 +37,9 @@ class Window:
     def count(self, number: float, now_s: float) -> None:
         """So many of something happened: what `rate` divides by time."""
         if number:
-            self.add(Spread(1, number, number, number), now_s)
+            self.add(MeasureSpread(1, number, number, number), now_s)
 
-    def spread(self, now_s: float) -> Spread:
+    def spread(self, now_s: float) -> MeasureSpread:
         """What was measured in samples that began less than a minute ago."""
         (begun_s, current), (before_s, before) = self._samples
         if now_s - before_s >= 2 * SAMPLE_S:

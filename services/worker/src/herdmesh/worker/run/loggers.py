@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from herdmesh.api.herder.v1 import admin_messages_pb2
-from herdmesh.session.questions import SetLogger
+from herdmesh.session.worker_commands import SetLogger
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.state.levels import Levels
 

@@ -23,7 +23,17 @@ import msgspec
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.spi import waits
-from herdmesh.engine.runtime import Command, Progress, Rate, Rest, RunSpec, Share, Stop, TaskFailed, progress_ticks
+from herdmesh.engine.runtime import (
+    Command,
+    EndWarmRun,
+    ProgressReport,
+    Rate,
+    RunSpec,
+    Share,
+    Stop,
+    TaskFailed,
+    progress_ticks,
+)
 from herdmesh.session import wire as session_wire
 from herdmesh.worker import wire
 from herdmesh.worker.errors import RunLost
@@ -94,7 +104,7 @@ class WorkerLink:
         self._launch = launch
         self._channel = grpc.insecure_channel(launch.address, options=_OPTIONS)
         self._changed = threading.Condition()
-        self._latest: Progress | None = None
+        self._latest: ProgressReport | None = None
         self._last_word: run_service_pb2.RunRequest | None = None
         self._to_store: run_service_pb2.StoreOffsets | None = None
         self._store_number = 0
@@ -144,7 +154,7 @@ class WorkerLink:
             self._changed.notify_all()
         self._channel.close()
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: ProgressReport) -> None:
         """Send soon; a progress that still waits is replaced, but for what it measured."""
         with self._changed:
             waiting = self._latest
@@ -266,7 +276,7 @@ class WorkerLink:
             case "share":
                 self._commands.append(Share(response.share.run_ms))
             case "rest":
-                self._commands.append(Rest())
+                self._commands.append(EndWarmRun())
             case "offsets_stored":
                 with self._changed:
                     self._stored = response.offsets_stored

@@ -15,7 +15,7 @@ from enum import StrEnum, unique
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.spi import Wait
-from herdmesh.session.messages import GenerateTaskConfigs, StartUnit
+from herdmesh.session.messages import RequestTaskConfigs, StartUnit
 from herdmesh.session.model import Assignment, Condition, Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import instructions
 from herdmesh.worker.state.instructions import Instruction
@@ -156,7 +156,7 @@ class Connectors:
             out += self._say(connector, resting)
         return out
 
-    def generate(self, event: GenerateTaskConfigs, now: float) -> list[Instruction]:
+    def generate(self, event: RequestTaskConfigs, now: float) -> list[Instruction]:
         """Ask for task configs; answered also when the connector is not held, so that the leader need not wait."""
         connector = self._connectors.get(event.connector)
         if connector is None or connector.giving_up or connector.assignment != event.assignment:

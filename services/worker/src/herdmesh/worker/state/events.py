@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from herdmesh.connect.spi import Wait
-from herdmesh.engine.runtime import Progress, RunEnd
+from herdmesh.engine.runtime import ProgressReport, RunEnd
 from herdmesh.session.messages import Message
 from herdmesh.session.model import Failure, UnitId
 from herdmesh.worker.state.model import Config
@@ -59,7 +59,7 @@ class RunProgress:
     """How far the run has come; the first one also says that the task took over and runs."""
 
     run_id: str
-    progress: Progress
+    progress: ProgressReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class RunFinished:
 
     run_id: str
     reason: RunEnd
-    progress: Progress
+    progress: ProgressReport
     wake_after_ms: int
 
 

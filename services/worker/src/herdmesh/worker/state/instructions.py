@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from herdmesh.connect.spi import Wait
 from herdmesh.connect.topics import CommitScope
-from herdmesh.engine.runtime import Progress, Rate
+from herdmesh.engine.runtime import ProgressReport, Rate
 from herdmesh.session.model import Assignment, Condition, Failure, RunState, UnitId
-from herdmesh.session.questions import Question
+from herdmesh.session.worker_commands import WorkerCommand
 from herdmesh.worker.state.model import Config, PutMode, TaskSpec
 
 # --- runs
@@ -83,7 +83,7 @@ class WatchTask:
     unit: UnitId
     idle_id: int
     spec: TaskSpec
-    progress: Progress | None
+    progress: ProgressReport | None
     wake_after_ms: int
 
 
@@ -211,7 +211,7 @@ class Answer:
     """Find the answer to a question and send it over the session."""
 
     command_id: str
-    question: Question
+    question: WorkerCommand
 
 
 @dataclass(frozen=True, slots=True)

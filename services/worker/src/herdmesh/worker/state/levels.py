@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.session.questions import SetLogger
+from herdmesh.session.worker_commands import SetLogger
 from herdmesh.topicstore.contract import Revision
 
 REMEMBERED_MAX: Final = 1_000

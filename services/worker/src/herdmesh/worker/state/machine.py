@@ -15,18 +15,18 @@ from typing import assert_never
 
 from herdmesh.engine.runtime.contract import Rate
 from herdmesh.session.messages import (
-    Ask,
-    GenerateTaskConfigs,
     Heartbeat,
     Released,
+    RequestTaskConfigs,
+    SendCommand,
     SetRate,
     SetUnitTarget,
     StartUnit,
     StopUnit,
     Welcome,
 )
-from herdmesh.session.model import Holding, RunState, UnitId
-from herdmesh.session.questions import SetDraining
+from herdmesh.session.model import HeldUnit, RunState, UnitId
+from herdmesh.session.worker_commands import SetDraining
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.connectors import Connectors
 from herdmesh.worker.state.instructions import Instruction
@@ -79,10 +79,10 @@ class WorkerState:
         """True once it has begun to stop for good: it takes no work any more."""
         return self._exit_code is not None
 
-    def holdings(self) -> list[Holding]:
+    def holdings(self) -> list[HeldUnit]:
         """What hello tells, also units on their way out: their end will be reported."""
         held = [*self.connectors, *self.tasks]
-        return [Holding(one.unit, one.assignment, one.state, one.failure, one.giving_up) for one in held]
+        return [HeldUnit(one.unit, one.assignment, one.state, one.failure, one.giving_up) for one in held]
 
     def next_deadline(self) -> float | None:
         """When a Tick is due, None = never."""
@@ -132,14 +132,14 @@ class WorkerState:
                 if unit.task is None:
                     return self.connectors.set_target(unit.connector, target, now)
                 return self.tasks.set_target(unit, target, now)
-            case GenerateTaskConfigs():
+            case RequestTaskConfigs():
                 return self.connectors.generate(message, now)
             case SetRate(connector=connector, records_per_second=records, bytes_per_second=bytes_):
                 return self.tasks.set_rate(connector, Rate(records, bytes_))
-            case Ask(command_id=command_id, question=SetDraining(draining=draining)):
+            case SendCommand(command_id=command_id, command=SetDraining(draining=draining)):
                 self.draining = draining
                 return [instructions.SendReply(command_id)] if command_id else []
-            case Ask(command_id=command_id, question=question):
+            case SendCommand(command_id=command_id, command=question):
                 return [instructions.Answer(command_id, question)]
             case Heartbeat():
                 return []

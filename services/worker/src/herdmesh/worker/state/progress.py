@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from herdmesh.engine.runtime import PRODUCED_MAX, Measures, Progress
+from herdmesh.engine.runtime import PRODUCED_MAX, Measures, ProgressReport
 
 
-def added(base: Progress, run: Progress) -> Progress:
+def added(base: ProgressReport, run: ProgressReport) -> ProgressReport:
     """Progress of the task: what its earlier runs counted, plus what this one has. All else is the run's word, except
     that partitions once known stay known until a run names them again, that only a run is warm, and that measures are
     not the task's but the metrics' to add up."""
@@ -35,7 +35,7 @@ def _sum(base: tuple[tuple[str, int], ...], run: tuple[tuple[str, int], ...]) ->
     return tuple(sorted((Counter(dict(run)) + Counter(dict(base))).items())[:PRODUCED_MAX])
 
 
-def with_ends(progress: Progress, ends: Mapping[tuple[str, int], int]) -> Progress:
+def with_ends(progress: ProgressReport, ends: Mapping[tuple[str, int], int]) -> ProgressReport:
     """With the ends of partitions that the worker learned, where those are beyond what the run knows: a run that stands
     still says nothing, and one whose client holds all it may does not ask. The same object where none is."""
     if not any(ends.get((one.topic, one.partition), -1) > one.end_offset for one in progress.partitions):
@@ -47,7 +47,7 @@ def with_ends(progress: Progress, ends: Mapping[tuple[str, int], int]) -> Progre
     return replace(progress, partitions=parts)
 
 
-def caught_up(progress: Progress) -> bool:
+def caught_up(progress: ProgressReport) -> bool:
     """True for a sink that has read all it knows of. A source never knows: False."""
     parts = progress.partitions
     return bool(parts) and all(0 <= one.end_offset <= one.position for one in parts)

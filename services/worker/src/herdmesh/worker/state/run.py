@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from herdmesh.connect.spi import Wait
-from herdmesh.engine.runtime import Progress
+from herdmesh.engine.runtime import ProgressReport
 from herdmesh.session.model import Failure
 from herdmesh.worker.state import events
 from herdmesh.worker.state.watchdog import Silence
@@ -20,11 +20,11 @@ class Run:
 
     run_id: str
     since: float
-    base: Progress
+    base: ProgressReport
     """Of the task's earlier runs."""
     pid: int = 0
     took_over: bool = False
-    progress: Progress | None = None
+    progress: ProgressReport | None = None
     """Of this run alone."""
     outcome: events.RunFinished | Failure | None = None
     share_by: float | None = None
@@ -41,7 +41,7 @@ class Run:
     silence: Silence | None = None
     """None until its process was heard."""
 
-    def hear(self, progress: Progress, now: float) -> None:
+    def hear(self, progress: ProgressReport, now: float) -> None:
         """How far it says it is, and whether it goes on with nothing to do."""
         moved = self.progress is None or self.progress.records_in != progress.records_in
         self.progress = progress

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from herdmesh.connect.spi import WAITING, Wait
 from herdmesh.connect.topics import CommitScope
-from herdmesh.engine.runtime import Progress
+from herdmesh.engine.runtime import ProgressReport
 from herdmesh.session.messages import StartUnit
 from herdmesh.session.model import Assignment, Condition, Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import instructions
@@ -60,7 +60,7 @@ class Task:
     state: RunState = RunState.UNASSIGNED
     """As reported and written."""
     failure: Failure | None = None
-    progress: Progress = field(default_factory=Progress)
+    progress: ProgressReport = field(default_factory=ProgressReport)
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     """Of its partitions, as the worker learned them last while the task has work."""
     run: Run | None = None

@@ -15,7 +15,7 @@ from typing import assert_never
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.spi import Wait
-from herdmesh.engine.runtime import Progress, Rate, RunEnd
+from herdmesh.engine.runtime import ProgressReport, Rate, RunEnd
 from herdmesh.session.messages import StartUnit
 from herdmesh.session.model import Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import events, instructions
@@ -124,7 +124,7 @@ class Tasks:
         task = Task(
             event.unit, event.assignment, TaskSpec.of(event), event.target, event.commit_scope, event.conditions
         )
-        task.progress = Progress(config_offset=event.config_offset)
+        task.progress = ProgressReport(config_offset=event.config_offset)
         task.traceparent = event.traceparent
         self._tasks[event.unit] = task
         if event.target is not TargetState.STARTED:
@@ -179,7 +179,7 @@ class Tasks:
                 task.phase = Phase.RUNNING
         return []
 
-    def run_progress(self, run_id: str, progress: Progress, now: float) -> list[Instruction]:
+    def run_progress(self, run_id: str, progress: ProgressReport, now: float) -> list[Instruction]:
         """Records moved, or the task took over."""
         found = self._running.get(run_id)
         if found is None:
@@ -432,7 +432,7 @@ class Tasks:
 
     # --- telling
 
-    def _progressed(self, task: Task, run: Run, progress: Progress) -> list[Instruction]:
+    def _progressed(self, task: Task, run: Run, progress: ProgressReport) -> list[Instruction]:
         task.progress = with_ends(added(run.base, progress), task.ends)
         task.moved = True
         scope = progress.commit_scope or task.commit_scope

@@ -26,7 +26,7 @@ from herdmesh.connectors.mirror.source.offset_syncs import OffsetSyncs
 from herdmesh.connectors.mirror.source.settings import MirrorSettings, settings_of
 from herdmesh.connectors.mirror.source.start_positions import Places
 from herdmesh.engine.librdkafka import RecordColumns
-from herdmesh.engine.source import BEGINNING, PlaceLost, Reader
+from herdmesh.engine.source import BEGINNING, PlaceLost, SourceClusterReader
 from herdmesh.sdk import (
     Config,
     ConfigError,
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 class MirrorSourceTask(SourceTask):
     """Copies some partitions. Contacts the source first at the first poll, which is retried."""
 
-    _reader: Reader | None = None
+    _reader: SourceClusterReader | None = None
     _syncs: OffsetSyncs | None = None
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
@@ -103,7 +103,7 @@ class MirrorSourceTask(SourceTask):
         if self._syncs is not None:
             self._syncs.close()
 
-    def _opened(self) -> Reader:
+    def _opened(self) -> SourceClusterReader:
         """Open the reader. A start at the end, or at a time, is resolved once and stored
         as an offset, so that records that arrive while the task is idle are not
         skipped. A deleted partition gets none, and a later run resolves it again.
@@ -121,7 +121,7 @@ class MirrorSourceTask(SourceTask):
         self._ready.extend(self._moved_to(one, place) for one, place in stored.items())
         return reader
 
-    def _begin_anew(self, reader: Reader, topics: set[str], unsure: set[str]) -> None:
+    def _begin_anew(self, reader: SourceClusterReader, topics: set[str], unsure: set[str]) -> None:
         """Restart recreated topics by `auto.offset.reset`; the next
         run does it if records of unknown origin were handed over.
         """
@@ -138,7 +138,7 @@ class MirrorSourceTask(SourceTask):
         offset = self._places.offset(partition, place - 1)
         return SourceBatch(self._remote[partition[0]], (), self._source_partitions[partition], offset)
 
-    def _look(self, reader: Reader) -> None:
+    def _look(self, reader: SourceClusterReader) -> None:
         """Read available records into `_ready`."""
         self._begin_anew(reader, *self._places.made_again())
         while not self._is_disowned:
@@ -152,7 +152,7 @@ class MirrorSourceTask(SourceTask):
                 self._ready.extend(map(self._batch, found))
                 return
 
-    def _lost(self, reader: Reader, lost: PlaceLost) -> None:
+    def _lost(self, reader: SourceClusterReader, lost: PlaceLost) -> None:
         topic, number = lost.partition
         again, unsure = self._places.made_again(beyond=topic)
         self._begin_anew(reader, again, unsure)

@@ -20,7 +20,7 @@ from confluent_kafka.admin._resource import ResourceType
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.spi import waits
-from herdmesh.engine.bad_records.dead_letters.letter import Letter
+from herdmesh.engine.bad_records.dead_letters.dead_letter import DeadLetter
 from herdmesh.engine.bad_records.tolerance import ErrorSettings
 from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, ensure_topic, retried
 from herdmesh.engine.runtime import TaskFailed, classify_kafka, progress_ticks
@@ -77,7 +77,7 @@ def size_max(admin: AdminClient, topic: str) -> int:
 def queued(
     producer: Producer,
     topic: str,
-    letter: Letter,
+    letter: DeadLetter,
     on_delivery: Callable[[KafkaError | None, Message], None],
     between: Callable[[], None],
 ) -> KafkaError | None:
@@ -125,7 +125,7 @@ def flush(producer: Producer, topic: str, between: Callable[[], None]) -> None:
                 )
 
 
-def told_cut(topic: str, letter: Letter) -> None:
+def log_cut(topic: str, letter: DeadLetter) -> None:
     """Log that a dead letter was cut."""
     _log.warning(
         "the dead letter of %s is too large for topic %s and was cut: it says where the record is; raise %s of the "
@@ -134,7 +134,7 @@ def told_cut(topic: str, letter: Letter) -> None:
     )  # fmt: skip
 
 
-def refusal(topic: str, letter: Letter, error: KafkaError) -> TaskFailed:
+def refusal(topic: str, letter: DeadLetter, error: KafkaError) -> TaskFailed:
     """The error of a task whose dead letter is rejected."""
     failed = TaskFailed(
         f"the dead letter of {letter.place} cannot be written to topic {topic}: {error.str()}. No offset past that "

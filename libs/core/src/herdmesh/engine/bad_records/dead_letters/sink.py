@@ -2,13 +2,15 @@
 
 Owns their producer's queue and the moment when they are safe. A sink's dead letters have the bytes, headers and time
 with which the record was read, and go through a producer of their own, since a task's transaction has only offsets in
-it. The loop commits no offset before the dead letters of the records below it are acknowledged (`settle`), so that none
-is missing and, after a crash between the two, some may be duplicated, even if the sink itself is exactly-once.
+it. The loop commits no offset before the dead letters of the records below it are acknowledged
+(`flush`), so that none is missing and, after a crash between the two, some may be duplicated, even if
+the sink itself is exactly-once.
 
 A dead letter that is rejected for its size is retried alone, as it may have shared a request with others, and is cut
-when it is rejected alone (`letter`).
+when it is rejected alone (`dead_letter`).
 
-Invariant: once a dead letter is rejected, every later `report` and `settle` raises: no offset is committed in this run.
+Invariant: once a dead letter is rejected, every later `report` and `flush` raises: no offset is
+committed in this run.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message
 
 from herdmesh.connect.config import escaped, redacted
 from herdmesh.engine.bad_records.dead_letters import queue
-from herdmesh.engine.bad_records.dead_letters.letter import Header, Letter
+from herdmesh.engine.bad_records.dead_letters.dead_letter import DeadLetter, Header
 from herdmesh.engine.bad_records.error_reports import context_headers, place_of
 from herdmesh.engine.bad_records.tolerance import Counts, ErrorSettings, Failure, SourceRecord
 from herdmesh.engine.librdkafka import forgotten, raise_guess
@@ -51,7 +53,7 @@ class SinkDeadLetters:
         self._topic = settings.dead_letters
         self._with_context = settings.context_headers
         self._counts = counts
-        self._again: list[Letter] = []
+        self._again: list[DeadLetter] = []
         self._refused: TaskFailed | None = None
 
     def report(self, failure: Failure) -> None:
@@ -70,7 +72,7 @@ class SinkDeadLetters:
         if len(self._again) >= _AGAIN_MAX:
             self._try_again()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Wait until each dead letter is acknowledged.
 
         Raises:
@@ -93,11 +95,11 @@ class SinkDeadLetters:
             self.producer.purge()
             self.producer.poll(0)
 
-    def _letter(self, failure: Failure) -> Letter:
+    def _letter(self, failure: Failure) -> DeadLetter:
         message = failure.record
         assert not isinstance(message, SourceRecord)
         kind, time_ms = message.timestamp()
-        return Letter(
+        return DeadLetter(
             message.key(),
             message.value(),
             cast("Sequence[Header]", message.headers() or ()),
@@ -108,20 +110,20 @@ class SinkDeadLetters:
             self._with_context,
         )
 
-    def _delivered(self, letter: Letter, error: KafkaError | None, _message: Message) -> None:
+    def _delivered(self, letter: DeadLetter, error: KafkaError | None, _message: Message) -> None:
         if error is None:
             return
         raise_pending(error.code)
         if error.code() not in _PURGED:
             self._not_taken(letter, error)
 
-    def _not_taken(self, letter: Letter, error: KafkaError) -> None:
+    def _not_taken(self, letter: DeadLetter, error: KafkaError) -> None:
         if error.code() in _ALONE_CODES:
             self._again.append(letter)
         else:
             self._give_up(letter, error)
 
-    def _give_up(self, letter: Letter, error: KafkaError) -> None:
+    def _give_up(self, letter: DeadLetter, error: KafkaError) -> None:
         self._counts.dead_letters_failed += 1
         if self._refused is None:
             self._refused = queue.refusal(self._topic, letter, error)
@@ -136,13 +138,13 @@ class SinkDeadLetters:
                 error = self._alone(form)
                 if error is None and form.is_cut:
                     self._counts.dead_letters_cut += 1
-                    queue.told_cut(self._topic, letter)
+                    queue.log_cut(self._topic, letter)
                 if error is None or error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
                     break
             if error is not None:
                 self._give_up(letter, error)
 
-    def _alone(self, letter: Letter) -> KafkaError | None:
+    def _alone(self, letter: DeadLetter) -> KafkaError | None:
         """Send one and wait for its delivery report."""
         outcome: list[KafkaError | None] = []
 

@@ -24,7 +24,7 @@ from herdmesh.connect.config import escaped, redacted
 from herdmesh.connect.converters import Converter, make_converter
 from herdmesh.connect.model import OPTIONAL_STRING, Header, Schema
 from herdmesh.engine.bad_records.dead_letters import queue
-from herdmesh.engine.bad_records.dead_letters.letter import Letter
+from herdmesh.engine.bad_records.dead_letters.dead_letter import DeadLetter
 from herdmesh.engine.bad_records.error_reports import context_headers, place_of
 from herdmesh.engine.bad_records.tolerance import Counts, ErrorSettings, Failure, SourceRecord
 from herdmesh.engine.delivery import DeliveryFailures, SourceDelivery
@@ -46,7 +46,7 @@ class SourceDeadLetters:
         self._with_context = settings.context_headers
         self._counts = counts
         self._key, self._value = _json("key"), _json("value")
-        self._waiting: list[Letter] = []
+        self._waiting: list[DeadLetter] = []
         self._ask_size_max = size_max_bytes
         self._size_max_bytes = 0
 
@@ -62,7 +62,7 @@ class SourceDeadLetters:
         batch, at = record.batch, record.at
         own: list[Header] = batch.headers[at] if batch.headers else []
         self._waiting.append(
-            Letter(
+            DeadLetter(
                 _written(self._key, batch.keys[at] if batch.keys else None, batch.key_schema),
                 _written(self._value, batch.values[at], batch.value_schema),
                 [(one.key, _written(self._value, one.value, one.schema)) for one in own],
@@ -100,7 +100,7 @@ class SourceDeadLetters:
             self._send(letter, fitting, outlet, failures)
 
     def _send(
-        self, letter: Letter, forms: Sequence[Letter], outlet: SourceDelivery, failures: DeliveryFailures
+        self, letter: DeadLetter, forms: Sequence[DeadLetter], outlet: SourceDelivery, failures: DeliveryFailures
     ) -> None:
         error: KafkaError | None = None
         for form in forms:
@@ -108,7 +108,7 @@ class SourceDeadLetters:
             error = queue.queued(outlet.producer, self._topic, form, told, outlet.raise_lost)
             if error is None and form.is_cut:
                 self._counts.dead_letters_cut += 1
-                queue.told_cut(self._topic, letter)
+                queue.log_cut(self._topic, letter)
             if error is None or error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
                 break
         if error is not None:
@@ -116,7 +116,7 @@ class SourceDeadLetters:
             raise queue.refusal(self._topic, letter, error)
 
     def _delivered(
-        self, letter: Letter, failures: DeliveryFailures, error: KafkaError | None, _message: Message
+        self, letter: DeadLetter, failures: DeliveryFailures, error: KafkaError | None, _message: Message
     ) -> None:
         if error is None:
             return

@@ -46,7 +46,7 @@ from herdmesh.herder.state.model.requests import (
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorNotFound, HerdmeshError, InvalidConfig, RevisionMismatch
 from herdmesh.session.model import Properties
-from herdmesh.session.questions import ValidateOnWorker
+from herdmesh.session.worker_commands import ValidateOnWorker
 
 PATCH_ATTEMPTS_MAX = 5
 

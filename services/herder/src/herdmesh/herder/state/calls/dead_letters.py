@@ -26,7 +26,7 @@ from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.requests import Answer, DeadLettersAnswer, ListDeadLetters, ReplayDeadLetters
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorNotFound, DeadLettersRefused, NoWorker
-from herdmesh.session.questions import AskDeadLetters, AskReplay
+from herdmesh.session.worker_commands import ListDeadLettersOnWorker, ReplayOnWorker
 
 _RETRIABLE: Final = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
@@ -38,7 +38,7 @@ class _DeadLetterHandler(RequestHandler):
     request: ListDeadLetters | ReplayDeadLetters
 
     @abstractmethod
-    def worker_command(self, entry: ConnectorEntry) -> AskDeadLetters | AskReplay:
+    def worker_command(self, entry: ConnectorEntry) -> ListDeadLettersOnWorker | ReplayOnWorker:
         """The question to a worker."""
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
@@ -71,8 +71,8 @@ class ListDeadLettersHandler(_DeadLetterHandler):
 
     request: ListDeadLetters
 
-    def worker_command(self, entry: ConnectorEntry) -> AskDeadLetters:
-        return AskDeadLetters(entry.config, self.request.wire)
+    def worker_command(self, entry: ConnectorEntry) -> ListDeadLettersOnWorker:
+        return ListDeadLettersOnWorker(entry.config, self.request.wire)
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class ReplayDeadLettersHandler(_DeadLetterHandler):
 
     request: ReplayDeadLetters
 
-    def worker_command(self, entry: ConnectorEntry) -> AskReplay:
-        return AskReplay(entry.config, self.request.wire)
+    def worker_command(self, entry: ConnectorEntry) -> ReplayOnWorker:
+        return ReplayOnWorker(entry.config, self.request.wire)
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Another worker is asked where that is safe. Raises as `begin`."""

@@ -34,7 +34,7 @@ from herdmesh.herder.state.model.instructions import RecordDrain
 from herdmesh.herder.state.model.requests import Answer, Draining, DrainWorker, UndrainWorker
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import HerdmeshError, NoWorker, RequestIdUnknown, StaleEpoch, WorkerNotFound
-from herdmesh.session.questions import SetDraining
+from herdmesh.session.worker_commands import SetDraining
 
 
 @dataclass(frozen=True)

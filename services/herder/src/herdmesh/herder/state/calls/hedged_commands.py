@@ -22,7 +22,13 @@ from herdmesh.herder.state.memory import (
     Step,
 )
 from herdmesh.herder.state.workers import commands, plugin_catalog
-from herdmesh.session.questions import DescribePlugin, PlanTaskConfigs, Question, ReadOffsets, ValidateOnWorker
+from herdmesh.session.worker_commands import (
+    DescribePlugin,
+    PlanTaskConfigs,
+    ReadOffsets,
+    ValidateOnWorker,
+    WorkerCommand,
+)
 
 #: How long one worker may take before another is asked; a validation takes some milliseconds.
 HEDGE_MS: Final = 2_000
@@ -50,7 +56,7 @@ def _ask_another(step: Step, fleet: Fleet, call_table: CallTable, call: Call, as
         commands.send_command(step, fleet, call_table, call, commands.preferred(step, others), question)
 
 
-def _able(fleet: Fleet, question: Question) -> list[Member]:
+def _able(fleet: Fleet, question: WorkerCommand) -> list[Member]:
     match question:
         case ValidateOnWorker(config=config) | PlanTaskConfigs(config=config) | ReadOffsets(config=config):
             return commands.able(fleet, config)

@@ -31,7 +31,7 @@ from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.requests import CreateConnector
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorExists, FieldViolation, InvalidConfig, NoWorker, OffsetsRefused
-from herdmesh.session.questions import AlterOffsets, FenceTasks
+from herdmesh.session.worker_commands import AlterOffsets, FenceTasks
 
 WAITING = (CallStage.OTHER_CREATE, CallStage.WINDING_DOWN, CallStage.OTHER_OFFSETS)
 """Stages in which a call is looked at again with every tick."""

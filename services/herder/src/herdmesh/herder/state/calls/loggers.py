@@ -51,8 +51,8 @@ from herdmesh.rpc.errors import (
     RequestInvalid,
     WorkerNotFound,
 )
-from herdmesh.session.messages import Ask
-from herdmesh.session.questions import ListLoggers, SetLogger
+from herdmesh.session.messages import SendCommand
+from herdmesh.session.worker_commands import ListLoggers, SetLogger
 from herdmesh.topicstore.contract import Revision
 
 LEVELS: Final = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
@@ -199,7 +199,7 @@ def _tell(step: Step, fleet: Fleet, call_table: CallTable, call: Call | None, qu
         if call is not None:
             commands.send_command(step, fleet, call_table, call, member, question)
         else:
-            fleet.send(member.session, Ask("", question))
+            fleet.send(member.session, SendCommand("", question))
 
 
 def catch_up(stores: StoreViews, fleet: Fleet, member: Member, told: Revision | None) -> None:
@@ -207,7 +207,7 @@ def catch_up(stores: StoreViews, fleet: Fleet, member: Member, told: Revision | 
     assert member.session is not None
     for level in stores.logger_levels.values():
         if told is None or not told.includes(level.revision):
-            fleet.send(member.session, Ask("", _question(level)))
+            fleet.send(member.session, SendCommand("", _question(level)))
 
 
 def _repeat(memory: HerderMemory, call: Call, logger: str, level: str) -> None:

@@ -59,7 +59,7 @@ from herdmesh.rpc.errors import (
     WriteOutcomeUnknown,
 )
 from herdmesh.session.model import TargetState
-from herdmesh.session.questions import AlterOffsets, FenceTasks, ReadOffsets
+from herdmesh.session.worker_commands import AlterOffsets, FenceTasks, ReadOffsets
 
 _WAITING: Final = (CallStage.OTHER_OFFSETS, CallStage.STOPPING)
 _WRITING: Final = (CallStage.WRITING, CallStage.READING_BACK)

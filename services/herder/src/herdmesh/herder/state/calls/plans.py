@@ -33,7 +33,7 @@ from herdmesh.herder.state.model.requests import Answer, PlanAction, PlanConfig,
 from herdmesh.herder.state.units import handover, lifecycle, placement, task_sets
 from herdmesh.herder.state.workers import commands, plugin_eligibility
 from herdmesh.session.model import Failure, Properties, TargetState, UnitId
-from herdmesh.session.questions import PlanTaskConfigs, ValidateOnWorker
+from herdmesh.session.worker_commands import PlanTaskConfigs, ValidateOnWorker
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.requests import Answer, GetPlugin, PluginDescribed
 from herdmesh.herder.state.workers import commands, plugin_catalog
 from herdmesh.rpc.errors import NoWorker, PluginNotFound, RequestInvalid
-from herdmesh.session.questions import DescribePlugin
+from herdmesh.session.worker_commands import DescribePlugin
 
 
 @dataclass(frozen=True)

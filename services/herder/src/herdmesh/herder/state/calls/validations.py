@@ -19,7 +19,7 @@ from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.requests import Answer, ValidateConfig, Validated
 from herdmesh.herder.state.workers import commands
 from herdmesh.session.model import Properties
-from herdmesh.session.questions import ValidateOnWorker
+from herdmesh.session.worker_commands import ValidateOnWorker
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from herdmesh.herder.state.units import handover, rate_limits, task_sets
 from herdmesh.herder.state.workers import drains, duplicate_ids
 from herdmesh.rpc.errors import NoLeader, Superseded
 from herdmesh.session.messages import Released, StopUnit, Welcome
-from herdmesh.session.model import Holding, RunState, TargetState, UnitId
+from herdmesh.session.model import HeldUnit, RunState, TargetState, UnitId
 
 _TOLD = {
     RunState.RUNNING: TargetState.STARTED,
@@ -125,7 +125,7 @@ def _replace(memory: HerderMemory, before: Member, event: WorkerHello) -> None:
         handover.lose_all(memory.step, memory.fleet, memory.inventory, before)
 
 
-def _reconcile_known(step: Step, inventory: Inventory, member: Member, claims: dict[UnitId, Holding]) -> set[UnitId]:
+def _reconcile_known(step: Step, inventory: Inventory, member: Member, claims: dict[UnitId, HeldUnit]) -> set[UnitId]:
     """Drop the holds that this worker does not claim; returns the units that it was known to hold."""
     known: set[UnitId] = set()
     for unit_id in sorted(member.load, key=lambda item: item.order):
@@ -144,7 +144,7 @@ def _reconcile_known(step: Step, inventory: Inventory, member: Member, claims: d
     return known
 
 
-def _adopt(memory: HerderMemory, member: Member, holding: Holding, counted: bool) -> bool:
+def _adopt(memory: HerderMemory, member: Member, holding: HeldUnit, counted: bool) -> bool:
     """True when the worker may keep the claimed unit; otherwise it is a stray until the worker reports its stop."""
     connector = memory.inventory.connector(holding.unit.connector)
     unit = connector.unit(holding.unit.task)
@@ -177,7 +177,7 @@ def _adopt(memory: HerderMemory, member: Member, holding: Holding, counted: bool
     return True
 
 
-def _refresh(step: Step, fleet: Fleet, connector: Connector, unit: Unit, holding: Holding) -> None:
+def _refresh(step: Step, fleet: Fleet, connector: Connector, unit: Unit, holding: HeldUnit) -> None:
     """Take over the state in a hello. A RUNNING connector is asked for task configs only when the set needs it."""
     hold = unit.placement
     entry = connector.stored

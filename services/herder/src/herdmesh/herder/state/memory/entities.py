@@ -21,7 +21,7 @@ from herdmesh.herder.state.model.requests import OffsetsAnswer, Request, Restart
 from herdmesh.herder.state.model.restart_policy import RestartHistory
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.session.model import Assignment, Failure, Properties, RunState, TargetState, UnitId
-from herdmesh.session.questions import Question
+from herdmesh.session.worker_commands import WorkerCommand
 from herdmesh.topicstore.contract import Revision
 
 
@@ -351,7 +351,7 @@ class Command:
     id: str
     session: int
     worker_id: str
-    question: Question
+    question: WorkerCommand
     sent_ms: int
     call: int | None = None
     connector: str = ""

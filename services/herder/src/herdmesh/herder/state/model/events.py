@@ -24,7 +24,7 @@ from herdmesh.herder.state.model.values import (
     Validation,
 )
 from herdmesh.rpc.errors import HerdmeshError
-from herdmesh.session.model import Assignment, Failure, Holding, Properties, RunState, UnitId
+from herdmesh.session.model import Assignment, Failure, HeldUnit, Properties, RunState, UnitId
 from herdmesh.topicstore.contract import Revision
 
 # --- leadership
@@ -186,7 +186,7 @@ class WorkerHello:
     address: str
     slots: int
     plugins: tuple[Plugin, ...] = ()
-    holdings: tuple[Holding, ...] = ()
+    holdings: tuple[HeldUnit, ...] = ()
     epoch_max: int = 0
     draining: bool = False
     #: of the newest level for the cluster that it was told.

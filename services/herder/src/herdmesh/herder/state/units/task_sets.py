@@ -39,9 +39,9 @@ from herdmesh.herder.state.model.instructions import CommitTasks, PutTaskCount
 from herdmesh.herder.state.units.handover import matches, tasks_wanted
 from herdmesh.herder.state.workers import commands
 from herdmesh.rpc.errors import ConnectorNotFound, HerdmeshError, RevisionMismatch
-from herdmesh.session.messages import GenerateTaskConfigs
+from herdmesh.session.messages import RequestTaskConfigs
 from herdmesh.session.model import Failure, Properties, RunState, TargetState
-from herdmesh.session.questions import FenceTasks
+from herdmesh.session.worker_commands import FenceTasks
 from herdmesh.topicstore.contract import Revision
 
 BACKOFF_MS_FIRST = 250
@@ -175,7 +175,7 @@ def _ask(step: Step, fleet: Fleet, connector: Connector, entry: ConnectorEntry) 
         return
     if not matches(entry, connector.unit(None).id, hold.assignment):
         return
-    if fleet.send_to(hold.worker_id, GenerateTaskConfigs(connector.name, hold.assignment, entry.tasks_max)):
+    if fleet.send_to(hold.worker_id, RequestTaskConfigs(connector.name, hold.assignment, entry.tasks_max)):
         connector.generate = Generate.REQUESTED
 
 

@@ -28,16 +28,16 @@ from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.workers import plugin_eligibility
 from herdmesh.herder.state.workers.plugin_catalog import plugins_text
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker
-from herdmesh.session.messages import Ask
+from herdmesh.session.messages import SendCommand
 from herdmesh.session.model import Properties
-from herdmesh.session.questions import (
+from herdmesh.session.worker_commands import (
     AlterOffsets,
-    AskDeadLetters,
-    AskReplay,
+    ListDeadLettersOnWorker,
     PlanTaskConfigs,
-    Question,
     ReadOffsets,
+    ReplayOnWorker,
     ValidateOnWorker,
+    WorkerCommand,
 )
 
 #: Workers send a heartbeat every second. One that was silent for so long is asked only when there is no other.
@@ -49,7 +49,12 @@ WRITE_MS: Final = 2_000
 def send_to_able_worker(
     memory: HerderMemory,
     call: Call,
-    question: ValidateOnWorker | PlanTaskConfigs | AlterOffsets | ReadOffsets | AskDeadLetters | AskReplay,
+    question: ValidateOnWorker
+    | PlanTaskConfigs
+    | AlterOffsets
+    | ReadOffsets
+    | ListDeadLettersOnWorker
+    | ReplayOnWorker,
 ) -> None:
     """Ask a worker that has the class of the question's config (`preferred`).
 
@@ -66,14 +71,14 @@ def send_to_able_worker(
 
 
 def send_command(
-    step: Step, fleet: Fleet, call_table: CallTable, call: Call, member: Member, question: Question
+    step: Step, fleet: Fleet, call_table: CallTable, call: Call, member: Member, question: WorkerCommand
 ) -> None:
     """Ask a connected worker for a call."""
     call.command_ids.add(_send(step, fleet, call_table, member, question, call=call.id))
 
 
 def send_for_connector(
-    step: Step, fleet: Fleet, call_table: CallTable, connector: str, member: Member, question: Question
+    step: Step, fleet: Fleet, call_table: CallTable, connector: str, member: Member, question: WorkerCommand
 ) -> None:
     """Ask a connected worker for a connector's own affairs."""
     _send(step, fleet, call_table, member, question, connector=connector)
@@ -102,7 +107,7 @@ def _send(
     fleet: Fleet,
     call_table: CallTable,
     member: Member,
-    question: Question,
+    question: WorkerCommand,
     call: int | None = None,
     connector: str = "",
 ) -> str:
@@ -110,7 +115,7 @@ def _send(
     command_id = f"{type(question).__name__}-{call_table.next_number()}"
     command = Command(command_id, member.session, member.worker_id, question, step.now, call, connector)
     call_table.add_command(command)
-    fleet.send(member.session, Ask(command_id, question))
+    fleet.send(member.session, SendCommand(command_id, question))
     return command_id
 
 

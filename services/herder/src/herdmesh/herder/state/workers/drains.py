@@ -20,8 +20,8 @@ from herdmesh.herder.state.memory import (
 )
 from herdmesh.herder.state.model.events import WorkerHello
 from herdmesh.herder.state.workers import plugin_eligibility
-from herdmesh.session.messages import Ask
-from herdmesh.session.questions import SetDraining
+from herdmesh.session.messages import SendCommand
+from herdmesh.session.worker_commands import SetDraining
 
 
 def greet(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: WorkerHello) -> None:
@@ -58,7 +58,7 @@ def gone(fleet: Fleet, member: Member, *, held_nothing: bool) -> None:
 def remind(fleet: Fleet, member: Member, says_draining: bool) -> None:
     """After the welcome: send a worker the request that it missed."""
     if member.drain_requested is not None and member.drain_requested is not says_draining:
-        fleet.send_to(member.worker_id, Ask("", SetDraining(member.drain_requested)))
+        fleet.send_to(member.worker_id, SendCommand("", SetDraining(member.drain_requested)))
 
 
 def reason(step: Step, stores: StoreViews, fleet: Fleet, member: Member) -> str:

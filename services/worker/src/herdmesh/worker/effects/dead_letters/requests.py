@@ -22,7 +22,7 @@ from herdmesh.connect.config import redacted
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.runtime import Properties, RunSpec
 from herdmesh.rpc.properties import texts
-from herdmesh.session import questions
+from herdmesh.session import worker_commands
 from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.dead_letters.queue_reader import TopicLog, page, picked
 from herdmesh.worker.effects.dead_letters.replay import Replay, replay_spec
@@ -51,7 +51,7 @@ class DeadLetters:
         self._limit = asyncio.Semaphore(_AT_A_TIME)
         self._one_replay = asyncio.Lock()
 
-    async def listed(self, question: questions.AskDeadLetters) -> admin_pb.ListDeadLettersResponse:
+    async def listed(self, question: worker_commands.ListDeadLettersOnWorker) -> admin_pb.ListDeadLettersResponse:
         """A page of them.
 
         Raises:
@@ -63,7 +63,7 @@ class DeadLetters:
         async with self._limit:
             return await in_thread("dead letters", lambda: self._listed(texts(question.config), request))
 
-    async def replayed(self, question: questions.AskReplay) -> admin_pb.ReplayDeadLettersResponse:
+    async def replayed(self, question: worker_commands.ReplayOnWorker) -> admin_pb.ReplayDeadLettersResponse:
         """Put letters back: those named, all or none, or a step of all.
 
         Raises:

@@ -40,7 +40,7 @@ from herdmesh.engine.runtime import RunSpec, TaskFailed, TaskKind, source_settin
 from herdmesh.engine.source import SourceOffsets, stored_offsets
 from herdmesh.rpc.properties import texts
 from herdmesh.session.model import UnitId
-from herdmesh.session.questions import AlterOffsets, ReadOffsets
+from herdmesh.session.worker_commands import AlterOffsets, ReadOffsets
 from herdmesh.worker.effects.offsets import sink_offsets
 from herdmesh.worker.effects.offsets.offset_file import OffsetFile
 from herdmesh.worker.effects.offsets.offset_forms import (
@@ -195,7 +195,7 @@ class Offsets:
             change = self._change(question, stored_offsets.read(spec, settings, admin, fence).items())
             if by_stored:
                 agreed = self._agree(question, change)
-            task_set_check.ask(spec, admin).verify()
+            task_set_check.begin_check(spec, admin).verify()
             if question.prepare:  # the topics are there: whoever reads with the fence creates them
                 return replace(change.told(agreed=agreed), prepared=change.prepared(stored_offsets.topics(settings)))
             if change.records:

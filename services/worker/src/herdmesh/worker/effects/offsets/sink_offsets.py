@@ -38,7 +38,7 @@ from herdmesh.engine.runtime import ForeignMembers, ManifestInvalid, RunSpec, Si
 from herdmesh.engine.sink import earlier_topics_note, manifest, partitions
 from herdmesh.kafka.groups import delete_group, find_coordinator
 from herdmesh.kafka.listed_offsets import list_offsets
-from herdmesh.session.questions import AlterOffsets
+from herdmesh.session.worker_commands import AlterOffsets
 from herdmesh.worker.effects.offsets.offset_forms import (
     LATER,
     OffsetsTold,
@@ -174,7 +174,7 @@ class _Change:
 
     def _require_unchanged(self) -> None:
         """Raise TaskFenced when the connector has tasks, or another change was begun, since this one was asked for."""
-        task_set_check.ask(self.spec, self.admin, self.consumer).verify()
+        task_set_check.begin_check(self.spec, self.admin, self.consumer).verify()
 
     def _forget(self, forgotten: Sequence[PartitionId], given_up_s: float, progress: Progress) -> None:
         """Have the group without these offsets, or delete it. Whoever asked may ask another worker while Kafka does not

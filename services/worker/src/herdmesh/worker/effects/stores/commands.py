@@ -20,8 +20,8 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.runtime import Properties, TaskFailed, classify
 from herdmesh.rpc import properties
 from herdmesh.rpc.properties import texts
-from herdmesh.session import questions
 from herdmesh.session import wire as session_wire
+from herdmesh.session import worker_commands
 from herdmesh.session.model import Failure
 from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.offsets import Offsets, OffsetsTold, OutcomeUncertain, Prepared
@@ -56,7 +56,10 @@ class Commands:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def answer(
-        self, command_id: str, question: questions.Question, send: Callable[[session_pb2.SessionRequest], None]
+        self,
+        command_id: str,
+        question: worker_commands.WorkerCommand,
+        send: Callable[[session_pb2.SessionRequest], None],
     ) -> None:
         """Find the answer, then send it; without a `command_id` only do what was asked."""
         self._spawn(self._answer(command_id, question, send))
@@ -88,7 +91,10 @@ class Commands:
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(
-        self, command_id: str, question: questions.Question, send: Callable[[session_pb2.SessionRequest], None]
+        self,
+        command_id: str,
+        question: worker_commands.WorkerCommand,
+        send: Callable[[session_pb2.SessionRequest], None],
     ) -> None:
         try:
             reply = await self._reply(question)
@@ -100,33 +106,33 @@ class Commands:
             reply.command_id = command_id
             send(session_pb2.SessionRequest(reply=reply))
 
-    async def _reply(self, question: questions.Question) -> session_pb2.CommandReply:
+    async def _reply(self, question: worker_commands.WorkerCommand) -> session_pb2.CommandReply:
         match question:
-            case questions.FenceTasks(connector=connector, task_count=task_count):
+            case worker_commands.FenceTasks(connector=connector, task_count=task_count):
                 await self.fence_tasks(connector, task_count)
                 return session_pb2.CommandReply()
-            case questions.ValidateOnWorker(config=config):
+            case worker_commands.ValidateOnWorker(config=config):
                 return session_pb2.CommandReply(validation=await self.validated(texts(config)))
-            case questions.DescribePlugin(class_name=class_name):
+            case worker_commands.DescribePlugin(class_name=class_name):
                 fields = await in_thread("description", lambda: self._plugins.fields(class_name))
                 return session_pb2.CommandReply(plugin_fields=fields)
-            case questions.ListLoggers(logger=logger):
+            case worker_commands.ListLoggers(logger=logger):
                 return session_pb2.CommandReply(loggers=self._loggers.listed(logger))
-            case questions.SetLogger(logger=logger, level=level):
+            case worker_commands.SetLogger(logger=logger, level=level):
                 changed = self._loggers.carry_out(question)
                 _log.info("logger_level", logger=logger, level=level, changed=len(changed))
                 return session_pb2.CommandReply(loggers=changed)
-            case questions.ReadOffsets():
+            case worker_commands.ReadOffsets():
                 return _offsets_reply(await self._offsets.told(question))
-            case questions.AlterOffsets():
+            case worker_commands.AlterOffsets():
                 return _offsets_reply(await self._offsets.alter(question))
-            case questions.PlanTaskConfigs(config=config, tasks_max=tasks_max):
+            case worker_commands.PlanTaskConfigs(config=config, tasks_max=tasks_max):
                 return session_pb2.CommandReply(tasks=await self._planned(texts(config), tasks_max))
-            case questions.AskDeadLetters():
+            case worker_commands.ListDeadLettersOnWorker():
                 return session_pb2.CommandReply(dead_letters=await self._dead_letters.listed(question))
-            case questions.AskReplay():
+            case worker_commands.ReplayOnWorker():
                 return session_pb2.CommandReply(dead_letters_replayed=await self._dead_letters.replayed(question))
-            case questions.SetDraining():
+            case worker_commands.SetDraining():
                 raise AssertionError("the state answers it")
             case _:
                 assert_never(question)

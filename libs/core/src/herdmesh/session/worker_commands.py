@@ -108,7 +108,7 @@ class SetDraining:
 
 
 @dataclass(frozen=True, slots=True)
-class AskDeadLetters:
+class ListDeadLettersOnWorker:
     """Return a page of dead letters of a connector with that config; `wire` is the caller's request, undecoded."""
 
     config: Properties
@@ -116,14 +116,14 @@ class AskDeadLetters:
 
 
 @dataclass(frozen=True, slots=True)
-class AskReplay:
+class ReplayOnWorker:
     """Replay dead letters of a connector with that config; `wire` is the caller's request, undecoded."""
 
     config: Properties
     wire: object
 
 
-Question = (
+WorkerCommand = (
     FenceTasks
     | ValidateOnWorker
     | DescribePlugin
@@ -133,6 +133,6 @@ Question = (
     | ReadOffsets
     | PlanTaskConfigs
     | SetDraining
-    | AskDeadLetters
-    | AskReplay
+    | ListDeadLettersOnWorker
+    | ReplayOnWorker
 )

@@ -38,7 +38,7 @@ _STACK_TRACE = f"{ERROR_HEADER_PREFIX}exception.stacktrace"
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """A dead letter before it is written."""
 
     key: bytes | None
@@ -67,7 +67,7 @@ class Letter:
         headers = sum(len(name.encode()) + len(value or b"") + HEADER_OVERHEAD_BYTES for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers + OVERHEAD_BYTES
 
-    def forms(self) -> tuple[Letter, Letter, Letter]:
+    def forms(self) -> tuple[DeadLetter, DeadLetter, DeadLetter]:
         """The whole dead letter, the cut one, and the one cut down to its place."""
         told = {
             "key_bytes": None if self.key is None else len(self.key),
