@@ -55,20 +55,20 @@ def _is_class(line: Line) -> bool:
 KINDS = (
     Kind(
         "The mirror does not declare the keys of all connectors again",
-        "Java's does, and so its answers lack the worker's converters and the versions to choose from; here they are "
-        "shown and checked as every connector's (declared again, a converter's version that does not exist would pass)",
+        "Java's does, and so its answers lack the worker's converters and the available versions; here they are shown "
+        "and checked as for every connector (declared again, a converter's version that does not exist would pass)",
         _is_shared,
     ),
     Kind(
         "The mirror does not declare security settings that stand alone",
-        "they secure nothing, in Java either: its clients take them below `source.cluster.`, as ours do; alone each is "
+        "they secure nothing, in Java either: its clients read them below `source.cluster.`, as ours do; alone each is "
         "a warning",
         _is_of_clients,
     ),
     Kind(
         "Names of Java classes are texts to the mirror",
-        "a key of type CLASS is refused unless the class can be loaded, and no Java class can be; what stands for a "
-        "policy is told by its name, and other classes than Java's defaults are refused or a warning",
+        "a key of type CLASS is refused unless the class can be loaded, and no Java class can be; a policy is "
+        "recognized by its name, and classes other than Java's defaults are refused or a warning",
         _is_class,
     ),
 )

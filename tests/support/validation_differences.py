@@ -20,9 +20,9 @@ WORKERS = ("DistributedConfig", "StandaloneConfig")
 WITHOUT_COUNTERPART = (
     (
         "Settings of Connect's own workers",
-        "ours are settings of four services, and importance, group, width and order mean nothing of them. Each of "
-        "these is used, or answered for, where a properties file sets it; where a setting of ours has a property's "
-        "name, default and kind are compared",
+        "ours are settings of four services, for which importance, group, width and order have no meaning. Each of "
+        "these is used, or warned of, where a properties file sets it; where a setting of ours has a property's name, "
+        "default and kind are compared",
         WORKERS,
     ),
 )
@@ -50,12 +50,12 @@ def is_null_pointer(vector: Line) -> bool:
 
 REQUESTS: tuple[tuple[str, str, Callable[[Line], bool]], ...] = (
     (
-        "Requests whose body is no config",
-        "no message of ours can carry one; Connect answers 500 with its JSON library's words",
+        "Requests whose body is not a config",
+        "no message of ours can carry one; Connect answers 500 with its JSON library's error text",
         is_no_config,
     ),
     (
-        "A version that Connect refuses and then trips over",
+        "A version that Connect refuses and then fails on",
         "Java's NullPointerException is a bug of validation alone: the same config is refused by name when the "
         "connector is created, and so it is here",
         is_null_pointer,

@@ -89,38 +89,38 @@ def _shown(text: str) -> str:
 _HEAD = """\
 # How values are written
 
-What each Connect type becomes in the files of [`FileSink`](../connectors/file-sink.md) (and of the S3 and HDFS sinks),
-in the lines of `FileStreamSink`, in the requests of [`HttpSink`](../connectors/http-sink.md) and in the Parquet that
-[`SparkSink`](../connectors/spark.md) hands to Spark. The tables are written by these sinks (`python -m
-libs.connectors.tests.values.values_page`); a test compares.
+The form of each Connect type in the files of [`FileSink`](../connectors/file-sink.md) (and of the S3 and HDFS sinks),
+in the lines of `FileStreamSink`, in the requests of [`HttpSink`](../connectors/http-sink.md) and in the Parquet files
+that [`SparkSink`](../connectors/spark.md) gives to Spark. The tables are written by these sinks (`python -m
+libs.connectors.tests.values_page`); a test compares.
 
-- **JSON** is JsonConverter's: `format=json`, and everything but texts and bytes in `format=text`, `FileStreamSink`
-  and `HttpSink`. Decimals are numbers with all their digits; Base64 with `json.decimal.format=BASE64`, the default
-  of Confluent's classes. What JsonConverter refuses without a schema (BigDecimal, Date) is written as under one.
-- **CSV** has texts in quotes, so that an empty one is told from none, and JSON for what is nested.
-- **Parquet** has the types of the schema. A Decimal is `decimal128(p, s)`, p from `connect.decimal.precision` of
-  the schema, else 38; `decimal256(76, s)` in a file of its own where a value has more digits; more than 76 are
-  refused. Spark has no more than 38 digits, and no times of day: `SparkSink` refuses the one and writes
-  milliseconds of the other. Dates are UTC and proleptic Gregorian, of any year. In the tables dates are the numbers
-  that Parquet holds: days, or milliseconds.
-- **A schema that changes** starts another Parquet file, as `schema.compatibility=NONE` does in Confluent's; records
-  of a schema that comes back go on in the file they had. Tombstones go into whichever file there is. CSV has the
-  columns of all.
+- **JSON** is JsonConverter's: `format=json`, and all values except texts and bytes in `format=text`, `FileStreamSink`
+  and `HttpSink`. Decimals are numbers with all their digits; Base64 with `json.decimal.format=BASE64`, the default of
+  Confluent's classes. Values without a schema that JsonConverter refuses (BigDecimal, Date) are written as with a
+  schema.
+- **CSV** has texts in quotes, so that an empty text differs from no value, and JSON for nested values.
+- **Parquet** has the types of the schema. A Decimal is `decimal128(p, s)`, p from `connect.decimal.precision` of the
+  schema, otherwise 38; `decimal256(76, s)` in a separate file if a value has more digits; more than 76 are refused.
+  Spark has at most 38 digits, and no times of day: `SparkSink` refuses the former and writes milliseconds for the
+  latter. Dates are UTC and proleptic Gregorian, of any year. In the tables dates are the numbers that Parquet holds:
+  days, or milliseconds.
+- **A schema that changes** starts another Parquet file, as `schema.compatibility=NONE` does in Confluent's; records of
+  a schema that returns continue in their file. Tombstones go into any open file. CSV has the columns of all schemas.
 - **Null** under a schema with a default is the default, unless the converter has `replace.null.with.default=false`
   (JsonConverter) or `ignore.default.for.nullables=true` (those of a schema registry): then it stays null.
-- **Without a schema** a Parquet column has the narrowest type that holds all its values in the file: numbers,
-  booleans, decimals, texts, bytes, else JSON text.
-- **What cannot be held** is an error of that record, in stage `TASK_PUT`: `errors.tolerance` and the dead letter
-  queue decide, and the other records of its batch are written."""
+- **Without a schema** a Parquet column has the narrowest type that holds all its values in the file: numbers, booleans,
+  decimals, texts, bytes, otherwise JSON text.
+- **A value that the format cannot hold** is an error of that record, in stage `TASK_PUT`: `errors.tolerance` and the
+  dead letter queue apply, and the other records of its batch are written."""
 
 _SQL_HEAD = """\
-The column that [`PostgresSink`](../connectors/postgres-sink.md) makes for each value (`auto.create=true`), and the
-value as the server prints it. What is `json` here has no column of its own: make one of type `json`. A test asks a
-server."""
+The column that [`PostgresSink`](../connectors/postgres-sink.md) creates for each value (`auto.create=true`), and the
+value as the server prints it. Values shown as `json` have no column type for `auto.create`: create a column of type
+`json`. A test compares with a server."""
 
 _UNFIT_HEAD = """\
-A value that is none of its schema's (a transformation, or a converter that does not check, may make one) is refused
-with the topic, partition and offset of its record, by every sink:"""
+A value that does not match its schema (a transformation, or a converter that does not check, may produce one) is
+refused by every sink, with the topic, partition and offset of its record:"""
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")

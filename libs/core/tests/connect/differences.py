@@ -59,7 +59,7 @@ def _payload(vector: Vector) -> Any:
 KINDS = (
     Kind(
         "InsertField names the field that has no value",
-        "Java prints an object's identity (`InsertionSpec@1b2c3d`), which is another in every run and helps nobody",
+        "Java prints an object's identity (`InsertionSpec@1b2c3d`), which differs in every run and has no use",
         lambda vector: _SPEC in _message(vector),
     ),
     Kind(
@@ -69,9 +69,9 @@ KINDS = (
         lambda vector: _message(vector).startswith(_NO_TIME),
     ),
     Kind(
-        "JsonConverter writes the bytes of a buffer, not of the array behind it",
-        "a Java ByteBuffer can be a window on a larger array, and Java's converter writes all of that; Python's bytes "
-        "have nothing behind them",
+        "JsonConverter writes the bytes of a buffer, not of its whole array",
+        "a Java ByteBuffer can be a window on a larger array, and Java's converter writes the whole array; Python's "
+        "bytes are never a window",
         _is_windowed,
     ),
 )
@@ -112,7 +112,7 @@ def page() -> str:
         "Written by `python -m libs.core.tests.connect.differences` from the golden vectors; a test compares.",
         "",
         f"Of {count:,} vectors of converters and transformations recorded from Kafka Connect 4.3.1,",
-        f"{count - sum(map(len, found)):,} are met exactly and {sum(map(len, found))} as said here. None is skipped.",
+        f"{count - sum(map(len, found)):,} are met exactly and {sum(map(len, found))} as listed here. None is skipped.",
     ]
     for kind, ids in zip(KINDS, found, strict=True):
         lines += _section(kind.title, kind.why, ids)
@@ -146,107 +146,108 @@ def _validation() -> list[str]:
 
 
 _UNSEEN = """\
-## What no vector meets
+## Differences that no vector covers
 
 - Confluent's transformations follow its documentation, not recordings: its classes are not published openly. The texts
   of their errors are ours. ExtractTopic takes only paths to one field, and TopicRegexRouter Java's regular expressions,
   not those of RE2/J.
-- A condition of Filter whose field is missing or null is a record that lacks it, whatever the rest of the condition
-  says, unless the field is compared with null or asked not to be there. An index beyond a list is a missing field.
+- A condition of Filter whose field is missing or null does not match, whatever the rest of the condition is, unless the
+  field is compared with null or tested for absence. An index beyond a list is a missing field.
 - ByLogicalTableRouter names a schema after the topic its record goes to; Debezium remembers the first topic of a
   schema, and names it so for all others.
 - EventRouter names a value with columns beside the payload after the topic of its own record; Debezium remembers the
-  first topic of a schema or a version. A payload that cannot be expanded whole (an array, elements of several types,
-  numbers beyond 64 bits) stays the text that it was; Debezium gives some of them the schema it had begun, which no
-  converter takes. Fields that `field.name.adjustment.mode` renames keep their values, which Debezium loses. Objects
+  first topic of a schema or a version. A payload that cannot be expanded as a whole (an array, elements of several
+  types, numbers beyond 64 bits) stays unexpanded text; Debezium gives some of them the schema it had begun, which no
+  converter accepts. Fields that `field.name.adjustment.mode` renames keep their values, which Debezium loses. Objects
   within an array that differ make one schema in the order of the array; Debezium's order is that of a hash. A placement
   that does not exist is refused by the validation, not by the first record.
-- ExtractNewRecordState takes the delete settings of Debezium before 3.0 (`drop.tombstones`, `delete.handling.mode`) and
-  does what they did; Debezium 3 ignores them without a word. A setting with a wrong value is named, where Debezium says
-  "Unable to validate config."
+- ExtractNewRecordState accepts the delete settings of Debezium before 3.0 (`drop.tombstones`, `delete.handling.mode`)
+  with their old effect; Debezium 3 ignores them silently. A setting with a wrong value is named in the error, where
+  Debezium prints "Unable to validate config."
 - Texts of the JDK's own exceptions (null pointers, casts, indexes) are compared by class only.
 - `SimpleDateFormat` keeps a zone name it has parsed for all later records; ours applies it to that record alone.
   Negative and overflowing years, and week years under summer zones, can differ.
-- Regular expressions run in Python's `regex`: what it cannot do (`\\p{javaMirrored}`, `\\b{g}`, non-ASCII ranges under
-  `(?iu)`) is refused by name; unbounded look-behind, which Java refuses, is taken.
-- In Python 1, 1.0 and True are one key of a map. ReplaceField and MaskField take schemaless maps whose keys are no
-  texts, where Java's cast fails.
-- A schemaless map keeps the order in which its members came, Java's is a hash map's: the text of a map can have another
-  order, and of two faults in one the other may be told. Of two fields that ReplaceField renames alike Java's last
+- Regular expressions run in Python's `regex`: features that it lacks (`\\p{javaMirrored}`, `\\b{g}`, non-ASCII ranges
+  under `(?iu)`) are refused by name; unbounded look-behind, which Java refuses, is accepted.
+- In Python 1, 1.0 and True are one key of a map. ReplaceField and MaskField accept schemaless maps with keys that are
+  not texts, where Java's cast fails.
+- A schemaless map keeps the order of its members, Java's is a hash map's: the text of a map can have another order, and
+  of two errors in one map the other may be reported. If ReplaceField renames two fields to one name, Java's last
   counts.
 - A struct within a struct, list or map that lacks a required field, or a value of another class than its schema's, is
   refused by the converter, or where the field is read; Java's transformation refuses it when it copies the field. A
   converter gives no such value; a source connector that does not call `Struct.validate` can.
 - A schemaless header that holds a struct has no schema unless `Headers.add` made it; Java gives it the struct's.
-- A record whose time is before 1970 (below -1) is put to a sink; Java ends the task ("Invalid record timestamp"),
-  whatever is tolerated, and again after each restart. To look at each record's time costs 79 ns, 3 % of a copy; a
-  source's record of such a time ends its task here too.
-- A sink's task is not told the type of a record's time (`timestampType`): a topic's `message.timestamp.type` says it.
-- `converter.encoding`: characters which the encoding lacks, and malformed bytes, are replaced as Python does, which is
-  as Java does for UTF-8, ISO-8859-1 and US-ASCII. Names that only Python knows are taken, names that only Java
-  knows are refused; UTF-32 has a mark.
-- A dead letter that Kafka does not take fails the task, and no offset past its record is committed; Java logs it,
-  counts it and commits, so that the record is lost. One that is too large is cut first, and says so in the header
+- A record whose timestamp is before 1970 (below -1) is put to a sink; Java ends the task ("Invalid record timestamp"),
+  whatever `errors.tolerance` is, and again after each restart. Checking each record's timestamp would cost 79 ns, 3 %
+  of a copy; a source's record with such a timestamp ends its task here too.
+- A sink's task does not get the type of a record's timestamp (`timestampType`): a topic's `message.timestamp.type` has
+  it.
+- `converter.encoding`: characters that the encoding lacks, and malformed bytes, are replaced as in Python, which equals
+  Java for UTF-8, ISO-8859-1 and US-ASCII. Names that only Python knows are accepted, names that only Java knows are
+  refused; UTF-32 has a byte order mark.
+- A dead letter that Kafka refuses fails the task, and no offset past its record is committed; Java logs the refusal,
+  counts it and commits, so that the record is lost. A dead letter that is too large is cut first, and has the header
   `__herdmesh.cut`.
 - JSON nested deeper than about 3,000 levels cannot be written.
-- File, HTTP and text sinks write without a schema what JsonConverter refuses (BigDecimal, Date, a Struct in a map) as
-  they do under one, and integers beyond 64 bits with all their digits (docs/reference/values.md).
-- A sink gives up the one record of a batch that it cannot write, and writes the others; Connect's own sinks, and most
-  of Confluent's, fail the task for it, whatever is tolerated.
-- Records of a schema that comes back go on in the Parquet file that they had; Confluent's begin another at each change
-  (`schema.compatibility=NONE`). `BACKWARD`, `FORWARD` and `FULL`, which project records, have no effect here, and
-  validation says so.
-- ProtobufConverter reads a message that is missing in a map as null; Confluent's fails on a Decimal or Date there, and
-  makes an empty struct or 1970 of others (docs/reference/schema-registry.md).
-- Bytes that nobody reads or edits are not decoded, so malformed schemaless JSON that nobody reads passes where Java
-  fails the record, whatever the tolerance: what a record costs is what its chain needs. A transformation that reads the
-  value has it decoded, and the error is Java's.
-- Every call takes the blanks around a connector's name off, as Java's POST does; Java's PUT makes another connector.
-  One that Java made so is meant by its exact name.
+- File, HTTP and text sinks write values without a schema that JsonConverter refuses (BigDecimal, Date, a Struct in a
+  map) as they do with one, and integers beyond 64 bits with all their digits (docs/reference/values.md).
+- A sink fails only the record of a batch that it cannot write, and writes the others; Connect's own sinks, and most of
+  Confluent's, fail the task for it, whatever `errors.tolerance` is.
+- Records of a schema that returns continue in their Parquet file; Confluent's begin another file at each change
+  (`schema.compatibility=NONE`). `BACKWARD`, `FORWARD` and `FULL`, which project records, have no effect here;
+  validation warns.
+- ProtobufConverter reads a missing message in a map as null; Confluent's fails on a Decimal or Date there, and makes an
+  empty struct or 1970 of others (docs/reference/schema-registry.md).
+- Bytes that no step reads or edits are not decoded, so malformed schemaless JSON that no step reads passes where Java
+  fails the record, whatever the tolerance: a record costs only what its chain needs. A transformation that reads the
+  value triggers the decoding, and the error is Java's.
+- Every call removes the blanks around a connector's name, as Java's POST does; Java's PUT creates another connector. A
+  connector that Java created with blanks is addressed by its exact name.
 - A connector's name has at most 1,000 bytes (UTF-8): it is part of ids that Kafka and gRPC bound.
 - ByteArrayConverter writes all of a value's bytes. A Java ByteBuffer that was read to its end has a position, which
-  Java's converter winds back or not by release; Python's bytes have none.
-- A mirror accepts `exactly.once.support=required`: ours is exactly once always. Java's MirrorSourceConnector accepts
-  it only where the consumer reads committed records, and refuses it else (docs/connectors/mirror.md).
-- A validation never shows what a config provider gave: `value` is the reference as it was written. Java shows the
+  Java's converter resets or not, depending on the release; Python's bytes have none.
+- A mirror accepts `exactly.once.support=required`: ours is always exactly once. Java's MirrorSourceConnector accepts it
+  only if the consumer reads committed records, and refuses it otherwise (docs/connectors/mirror.md).
+- A validation never shows the value from a config provider: `value` is the reference as it was written. Java shows the
   provider's value (docs/reference/guarantees.md).
 - A column's large value that an update did not touch is a placeholder for every type (docs/connectors/postgres-cdc.md):
   numbers, bits and arrays too, where Debezium has one for texts, `bytea`, `hstore` and some arrays.
-- A secret store is asked again after five minutes where neither it nor a param says otherwise, and what has other
-  values then is restarted. In Connect, Confluent's providers are never asked again, and jcustenborder's restart the
-  connector each time (docs/reference/config-providers.md).
-- A login of Vault's, an AWS or an Azure client is made at the first look-up, not when the worker starts: a store that
-  is away does not keep a worker from starting.
+- A secret store is queried again after five minutes unless the store or a param sets another time, and connectors whose
+  values changed are restarted. In Connect, Confluent's providers are never queried again, and jcustenborder's restart
+  the connector each time (docs/reference/config-providers.md).
+- A login to Vault, and a client of AWS or Azure, is created at the first look-up, not when the worker starts: an
+  unreachable store does not keep a worker from starting.
 - AWS_MSK_IAM logs in as OAUTHBEARER with the same signed request; MSK has both on the same port
   (docs/reference/client-settings.md).
 - A setting of Confluent's `query.masked` is refused: a query is shown as it is written.
-- Java's status store reads the status topic's partitions in any order, and lets a connector's tombstone take along the
-  tasks it has read by then, younger ones too; ours keeps what was written after the tombstone. No writer can make
-  Java's show such a task in every order: a reader that meets the tombstone last ends without it. Within one partition
-  (`status.storage.partitions=1`) both show the same.
+- Java's status store reads the status topic's partitions in any order, and a connector's tombstone also removes the
+  tasks it has read by then, including younger ones; ours keeps statuses written after the tombstone. No writer can make
+  Java's store show such a task in every order: a reader that reads the tombstone last ends without the task. Within one
+  partition (`status.storage.partitions=1`) both show the same.
 - Java's status store ignores an UNASSIGNED right after a RUNNING of no older generation. Ours writes a tombstone
   between them, so Java shows the UNASSIGNED too, unless it had read the RUNNING and the cleaner removed the tombstone
   before it read on: then it shows RUNNING until the task's next status. Ours shows what was written.
-- Java's config store loses the rest of what it polled together with a commit or task count record whose number is no
-  integer, also connectors written after it ("Error polling" in its log); ours leaves out that record alone.
-- Java's snapshot of its config store ends with a ClassCastException when the config that tasks were made of has a value
-  that is no text (a number that another writer put there); ours tells the config.
-- Java's snapshot cannot list the tasks of a connector whose commit record has fewer than none
+- Java's config store loses the rest of a poll that contains a commit or task count record whose number is not an
+  integer, including connectors written after it ("Error polling" in its log); ours ignores that record alone.
+- Java's snapshot of its config store ends with a ClassCastException when the config that tasks were made from has a
+  value that is not a text (a number that another writer put there); ours returns the config.
+- Java's snapshot cannot list the tasks of a connector whose commit record has a negative number
   (IllegalArgumentException); ours lists none.
-- Java's safe put of a status fails with a NullPointerException where a status of no worker (`worker_id: null`) stands;
-  ours takes it for another worker's, so that the generation decides.
-- A mirror's stored offset has `topic_id` beside MirrorMaker's `offset`. Java's connector reads past it and writes its
-  own without: taken back by ours such an offset counts for whatever topic has the name then, as in Java. Offset syncs
-  begin anew with a copy that was deleted and made again; Java goes on as if it were the same.
-- A mirror is refused with an empty `replication.policy.separator` and DefaultReplicationPolicy: no name tells alias and
-  topic apart then. Java takes it, and finds cycles by the first letter.
+- Java's safe put of a status fails with a NullPointerException on a status without a worker (`worker_id: null`); ours
+  treats it as another worker's, so that the generation decides.
+- A mirror's stored offset has `topic_id` beside MirrorMaker's `offset`. Java's connector ignores it and writes its own
+  offset without it. When ours takes over again, such an offset counts for the topic that has the name then, as in Java.
+  Offset syncs begin anew with a copy that was deleted and created again; Java continues as if it were the same.
+- A mirror is refused with an empty `replication.policy.separator` and DefaultReplicationPolicy: alias and topic could
+  not be separated then. Java accepts it, and detects cycles by the first letter.
 - Validation takes properties over gRPC: there is no URL whose class could differ from `connector.class` (Java: 400),
-  and a config that is no JSON is refused by `herd` before it is sent.
+  and `herd` refuses a config that is not JSON before it is sent.
 
-## As in Java, though it surprises
+## As in Java, although surprising
 
 - Cast to string writes a date or time before 1970-01-02 as a time of day, as Java's `Values` does; TimestampConverter
-  with a `format` writes the text that is meant.
+  with a `format` writes the intended text.
 - SimpleHeaderConverter reads the header `1::2` as 1; StringConverter as `header.converter` keeps the text.
 - InsertHeader reads its `value.literal` as a value: "2.0" becomes 2.
 - A schemaless JSON integer beyond 64 bits (9223372036854775808) wraps around and

@@ -68,46 +68,45 @@ compares.
 
 Every service serves `/metrics` for Prometheus on its port + 1000. With `OTEL_EXPORTER_OTLP_ENDPOINT` (or
 `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT`) the same series are exported by OTLP over gRPC every
-`OTEL_METRIC_EXPORT_INTERVAL` ms; `OTEL_METRICS_EXPORTER=none` leaves it at the page. Both read one registry.
+`OTEL_METRIC_EXPORT_INTERVAL` ms; `OTEL_METRICS_EXPORTER=none` turns that off. Both read one registry.
 
 Metrics and spans of a process have one resource: `service.name` (`herdmesh.configstore`, `herdmesh.statusstore`,
-`herdmesh.herder`, `herdmesh.worker`, `herdmesh.standalone`, of a run `herdmesh.worker.run`), `service.version`,
-`service.instance.id` (another for each process), `host.name` and `process.pid`. `OTEL_SERVICE_NAME` and
-`OTEL_RESOURCE_ATTRIBUTES` have the last word.
+`herdmesh.herder`, `herdmesh.worker`, `herdmesh.standalone`, for a run `herdmesh.worker.run`), `service.version`,
+`service.instance.id` (unique for each process), `host.name` and `process.pid`. `OTEL_SERVICE_NAME` and
+`OTEL_RESOURCE_ATTRIBUTES` take precedence.
 
 ## The names
 
-Connect's attribute `A` of group `G`, the MBean `kafka.connect:type=G`, is `kafka_connect_G_A` with each `-` as `_`;
-its tags are the labels `connector` and `task`. An attribute that is a text is a series of value 1 with the text as
-one more label, called as the attribute's last word: `kafka_connect_connector_task_metrics_status{status="running"}
-1`. What Connect counts under a name without `-total` is a gauge here, because Prometheus would add `_total` to it.
-Metrics that Connect does not have begin with `herdmesh_`.
+Connect's attribute `A` of group `G`, the MBean `kafka.connect:type=G`, is `kafka_connect_G_A` with each `-` as `_`; its
+tags are the labels `connector` and `task`. A text attribute is a series of value 1 with the text as one more label,
+named after the attribute's last word: `kafka_connect_connector_task_metrics_status{status="running"} 1`. Connect's
+counts whose names lack `-total` are gauges here, because Prometheus would add `_total` to them. Metrics that Connect
+does not have begin with `herdmesh_`.
 
-Means, maxima and rates are of the last 30 to 60 seconds, as with Connect's defaults. What nobody measured in that
-time is absent, never 0. Percentages are Connect's: parts of 1.
+Means, maxima and rates are of the last 30 to 60 seconds, as with Connect's defaults. A value that was not measured in
+that time is absent, never 0. Percentages are Connect's: fractions of 1.
 
-A task's counts belong to the task, not to its runs: they go on when a run ends, is lost or fails, while the task is
+A task's counts belong to the task, not to its runs: they continue when a run ends, is lost or fails, while the task is
 paused or FAILED, and when it is restarted on the same worker. When a task leaves a worker, all its series leave that
-worker's page at once. Comes it back within 10 minutes, as the same connector's, it goes on counting where it was;
-later, or after the connector was deleted and created anew, or on another worker, it begins at 0, which `rate()` and
-`increase()` of Prometheus understand. The whole of a task is
-`sum by (connector, task) (increase(...))` over all workers.
+worker's page at once. If the task of the same connector returns within 10 minutes, its counts continue; later, or after
+the connector was deleted and created again, or on another worker, they begin at 0, which Prometheus' `rate()` and
+`increase()` handle. The total of a task is `sum by (connector, task) (increase(...))` over all workers.
 
 ## The worker's"""
 _HERDER_TEXT = """\
 ## The herder's
 
-Connect's `connect-worker-rebalance-metrics`, with the label `leader_name`; a rebalance lasts from the first unit
-that is told to start or stop until all have answered (docs/how-to/operate-herders-and-workers.md has its own):"""
+Connect's `connect-worker-rebalance-metrics`, with the label `leader_name`; a rebalance lasts from the first start or
+stop command until all units have answered (docs/how-to/operate-herders-and-workers.md has the herder's own metrics):"""
 _STORES_TEXT = """\
 ## The stores'
 
-Of the config store and the status store, each replica its own. Labels: `topic`, the topic the store keeps; of the
-writes `outcome` as well."""
+Each replica of the config store and the status store serves its own. Labels: `topic`, the store's topic; for writes
+also `outcome`."""
 _ABSENT_TEXT = """\
-## Connect's that are not here
+## Connect's metrics that are not here
 
-All other attributes of its groups are above. These have no meaning here:"""
+All other attributes of Connect's groups are above. These have no meaning here:"""
 _LEADER_ROW = (
     "| `connect-worker-rebalance-metrics` | `connect-protocol`, `leader-name` | workers speak no rebalance protocol; "
     "the leader is the label `leader_name` |"
@@ -115,37 +114,39 @@ _LEADER_ROW = (
 _TAIL_TEXT = """\
 ## Waits
 
-`herdmesh_task_waiting_ms{waits_for="PostgreSQL db:5432"}` is there while a task waits for longer than 5 s, and says how
-long it has waited; its condition WAITING (`herd describe`) has the error and the next try as well. An alert for what
-needs somebody: `max by (connector, waits_for) (herdmesh_task_waiting_ms) > 600000`.
+`herdmesh_task_waiting_ms{waits_for="PostgreSQL db:5432"}` exists while a task waits for longer than 5 s; its value is
+the time waited so far. The task's condition WAITING (`herd describe`) has the error and the next attempt as well. An
+alert for waits that need an operator: `max by (connector, waits_for) (herdmesh_task_waiting_ms) > 600000`.
 
 ## Lag and latency
 
 A sink task's lag is two figures, each over all its partitions. `herdmesh_task_behind_records` counts records that it
-has not read yet: ends less positions. A position moves only when `put` returned, so what the client fetched ahead
-counts as behind. `herdmesh_task_uncommitted_records` counts records it has read whose offsets are not committed yet:
-positions less committed offsets. A task that keeps up is near 0 behind however seldom it commits; alert on that one.
-`kafka_connect_sink_task_metrics_sink_record_lag_max` is what Connect documents (and never sets): how far the task is
-behind the consumer's position, the second figure of the worst partition. An idle task is watched and has neither; of a
-paused or failed one they are what they last were, and `herdmesh_task_lag_age_ms` says how long ago.
+has not read yet: ends minus positions. A position moves only when `put` has returned, so records that the client
+prefetched count as behind. `herdmesh_task_uncommitted_records` counts records that it has read and whose offsets are
+not committed yet: positions minus committed offsets. A task that keeps up is near 0 behind however rarely it commits;
+alert on that figure. `kafka_connect_sink_task_metrics_sink_record_lag_max` follows Connect's documentation (Connect
+never sets it): how far the task is behind the consumer's position, the second figure of the worst partition. An idle
+task is watched and has no lag of either kind; for a paused or failed task the figures keep their last values, and
+`herdmesh_task_lag_age_ms` is their age.
 
-`herdmesh_task_end_to_end_latency_ms` is a histogram: of a sink from a record's timestamp until `put` returned, of a
-source from the end of `poll` until Kafka acknowledged the transaction. It is computed once per batch: half of its
-records count as the first one's age, half as the last one's. Clocks that differ show as ages of 0.
+`herdmesh_task_end_to_end_latency_ms` is a histogram: for a sink from a record's timestamp until `put` returned, for a
+source from the end of `poll` until Kafka acknowledged the transaction. It is computed once per batch: half of the
+batch's records count with the age of the first one, half with that of the last one. Clocks that differ show as ages of
+0.
 
 ## Traces
 
-Off, and at no cost, unless `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) is set and
-`OTEL_TRACES_EXPORTER` is not `none`; over gRPC; the SDK's other variables (`OTEL_TRACES_SAMPLER`, `OTEL_BSP_*`,
-`OTEL_RESOURCE_ATTRIBUTES`) hold. Spans: each RPC of every service; `run`, one run of a task; in it `batch` and
-`commit`: the first after a start, then at most one a second. They have the attributes `herdmesh.connector`,
+Tracing is off, and costs nothing, unless `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) is set
+and `OTEL_TRACES_EXPORTER` is not `none`. Export is over gRPC; the SDK's other variables (`OTEL_TRACES_SAMPLER`,
+`OTEL_BSP_*`, `OTEL_RESOURCE_ATTRIBUTES`) apply. Spans: each RPC of every service; `run`, one run of a task; in it
+`batch` and `commit`: the first after a start, then at most one a second. They have the attributes `herdmesh.connector`,
 `herdmesh.task`, `herdmesh.generation`, `herdmesh.run_id`.
 
-One trace goes from the call that creates or changes a connector (`traceparent` in its metadata: `herd --trace create
-...` begins one and prints its id; with TRACEPARENT in the environment `herd` goes on with that) through the herder
-and the config store to the starts that come of it within a minute, the first run of each task and what that run does
-in its first minute. Later samples are traces of their own with a link to the run, and later runs belong to no call.
-A herder that took over in between knows of no trace.
+One trace starts at the call that creates or changes a connector (`traceparent` in its metadata: `herd --trace create
+...` begins one and prints its id; with TRACEPARENT in the environment `herd` continues that one). It goes through the
+herder and the config store to the starts that follow within a minute, the first run of each task and that run's first
+minute. Later samples are traces of their own with a link to the run, and later runs belong to no call. A herder that
+took over in between does not know the trace.
 
 ## Log context
 

@@ -47,7 +47,7 @@ class CountedState(Protocol):
 
     @property
     def connector_count(self) -> int:
-        """The number of connectors in a snapshot."""
+        """Connectors in a snapshot."""
         ...
 
     @property
@@ -130,8 +130,8 @@ def _outcome(error: BaseException) -> Written:
             return Written.REFUSED
 
 
-WRITES: Final = "Writes of callers, by outcome: applied, not_applied, unknown, refused, left (the caller went away)."
-LATENCY: Final = "From a caller's write until its records were applied here, of writes that were."
+WRITES: Final = "Writes of callers, by outcome: applied, not_applied, unknown, refused, left (the caller disconnected)."
+LATENCY: Final = "Time from a caller's write until its records were applied here; applied writes only."
 _NUMBERS: Final[dict[str, tuple[Kind, str, Callable[[StoreFigures], float | None]]]] = {
     "herdmesh_store_is_writer": (
         Kind.GAUGE,
@@ -140,25 +140,25 @@ _NUMBERS: Final[dict[str, tuple[Kind, str, Callable[[StoreFigures], float | None
     ),
     "herdmesh_store_transactions_total": (
         Kind.COUNTER,
-        "Transactions begun; one holds the writes of several callers.",
+        "Transactions begun; one carries the writes of several callers.",
         lambda now: now.transactions,
     ),
     "herdmesh_store_transactions_failed_total": (
         Kind.COUNTER,
-        "Those of them that were not confirmed, or not found in the topic after they were.",
+        "Transactions that were not confirmed, or were confirmed and not found in the topic.",
         lambda now: now.transactions_failed,
     ),
     "herdmesh_store_records_applied_total": (
         Kind.COUNTER,
-        "Records of the topic, and of its audit topic, applied to the state, those of the first replay too.",
+        "Records of the topic, and of its audit topic, applied to the state, including the first replay.",
         lambda now: now.records_applied,
     ),
     "herdmesh_store_reader_lag_offsets": (
         Kind.GAUGE,
-        "Offsets between the reader and the topic's end when a read last asked for it, over all partitions.",
+        "Offsets between the reader and the topic's end at the last read that fetched it, over all partitions.",
         lambda now: now.reader_lag_offsets,
     ),
-    "herdmesh_store_watchers": (Kind.GAUGE, "Watches that are open.", lambda now: now.watchers),
+    "herdmesh_store_watchers": (Kind.GAUGE, "Open watches.", lambda now: now.watchers),
     "herdmesh_store_watchers_cut_off_total": (
         Kind.COUNTER,
         "Watches ended because their callers read too slowly.",
@@ -166,12 +166,12 @@ _NUMBERS: Final[dict[str, tuple[Kind, str, Callable[[StoreFigures], float | None
     ),
     "herdmesh_store_snapshot_connectors": (
         Kind.GAUGE,
-        "Connectors a snapshot has.",
+        "Connectors in a snapshot.",
         lambda now: now.state.connector_count if isinstance(now.state, CountedState) else None,
     ),
     "herdmesh_store_undecodable_records_total": (
         Kind.COUNTER,
-        "Records that could not be read since the start, replayed ones too; the store's status names the latest.",
+        "Undecodable records since the start, replayed ones included; the store's status lists the latest.",
         lambda now: now.state.undecodable_count if isinstance(now.state, CountedState) else None,
     ),
 }
