@@ -68,12 +68,12 @@ class Meaningless:
 
 Meaning = Passed | Fixed | Engine | Meaningless
 
-_ASSIGNED = Meaningless("tasks are given their partitions by Herdmesh, so their consumers join no group")
-_METRICS = Meaningless("it is of Java's own metrics")
+_ASSIGNED = Meaningless("Herdmesh assigns partitions to tasks, so their consumers join no group")
+_METRICS = Meaningless("it configures Java's own metrics")
 _JAVA_CODE = Meaningless("it names Java classes, and librdkafka runs no Java")
 _BYTES = Fixed("clients move bytes, and the connector's converters read and write them")
 _PARTITIONS = Fixed("records without a partition go where Java's default partitioner sends their key (murmur2)")
-_CALLS = Meaningless("calls that wait for Kafka are repeated for 60 s, whatever the client's setting")
+_CALLS = Meaningless("calls that wait for Kafka are retried for 60 s, whatever the client's setting")
 _LEVEL = Passed(("compression.level",), least=0, most=12, negative="-1")
 
 #: By Java's name; a setting that differs for one kind of client is in `_OF_CLIENT`.
@@ -85,7 +85,7 @@ SETTINGS: Mapping[str, Meaning] = {
         "where a sink begins that has no committed offset: earliest, latest, none (the task fails) or by_duration:PT1H"
     ),
     "batch.size": Passed(least=1, most=2_147_483_647),
-    "bootstrap.controllers": Meaningless("librdkafka asks brokers, not controllers"),
+    "bootstrap.controllers": Meaningless("librdkafka connects to brokers, not controllers"),
     "bootstrap.servers": Fixed("every client of a task is one of the workers' cluster"),
     "buffer.memory": Passed(("queue.buffering.max.kbytes",), least=1, most=2_147_483_647, unit=1024),
     "check.crcs": Passed(),
@@ -121,11 +121,11 @@ SETTINGS: Mapping[str, Meaning] = {
     "max.block.ms": _CALLS,
     "max.in.flight.requests.per.connection": Passed(least=1, most=5),
     "max.partition.fetch.bytes": Passed(("fetch.message.max.bytes",), least=1, most=1_000_000_000),
-    "max.poll.interval.ms": Engine("how long a sink or source task may do nothing before it is ended and tried again"),
-    "max.poll.records": Engine("how many records a sink task is handed at once, at most; 1,000 unless set"),
+    "max.poll.interval.ms": Engine("how long a task may make no progress before its run is ended and started again"),
+    "max.poll.records": Engine("the most records that a sink task gets at once; 1,000 unless set"),
     "max.request.size": Passed(("message.max.bytes",), least=1_000, most=1_000_000_000),
     "metadata.max.age.ms": Passed(least=1, most=86_400_000),
-    "metadata.max.idle.ms": Meaningless("librdkafka forgets unused topics by a rule of its own"),
+    "metadata.max.idle.ms": Meaningless("librdkafka drops unused topics by a rule of its own"),
     "metadata.recovery.rebootstrap.trigger.ms": Passed(least=0, most=2_147_483_647),
     "metadata.recovery.strategy": Passed(),
     "metric.reporters": _METRICS,
@@ -151,7 +151,7 @@ SETTINGS: Mapping[str, Meaning] = {
     "socket.connection.setup.timeout.max.ms": Meaningless("librdkafka gives each attempt the same time"),
     "socket.connection.setup.timeout.ms": Passed(least=1_000, most=2_147_483_647),
     "transaction.timeout.ms": Passed(least=1_000, most=2_147_483_647),
-    "transaction.two.phase.commit.enable": Fixed("a task's transactions are Herdmesh's to end", ("false",)),
+    "transaction.two.phase.commit.enable": Fixed("Herdmesh ends a task's transactions", ("false",)),
     "transactional.id": Fixed("it is the task's fence, made of group, connector and task"),
     "value.deserializer": _BYTES,
     "value.serializer": _BYTES,
@@ -165,7 +165,7 @@ _OF_CLIENT: Mapping[tuple[str, str], Meaning] = {
 }
 #: Settings that Herdmesh decides, by librdkafka's own names.
 _FIXED_IN_LIBRDKAFKA: Mapping[str, Fixed] = {
-    "delivery.report.only.error": Fixed("what is told of records that were written is Herdmesh's to choose"),
+    "delivery.report.only.error": Fixed("Herdmesh chooses which delivery reports it gets"),
     "auto.commit.enable": Fixed("offsets are committed by Herdmesh, in the task's transaction", ("false",)),
     "enable.auto.offset.store": Fixed("offsets are committed by Herdmesh, in the task's transaction", ("false",)),
     "enable.partition.eof": Fixed("how a task finds that it has read all", ("true",)),
