@@ -46,11 +46,11 @@ class Part:
 
 PARTS = {
     "sim": Part(
-        "both stores in the simulator, 500 seeds each; the four broken builds; the checkers themselves",
+        "both stores in the simulator, 500 seeds each; the four builds without one safety; the checkers themselves",
         ("tests/sim/stores", "tests/sim/test_linearizability.py"),
     ),
     "mesh": Part(
-        "the whole mesh in the simulator, 10,000 seeds; every broken build; the seeds that found a bug",
+        "the whole mesh in the simulator, 10,000 seeds; every build without one safety; the seeds that found a bug",
         ("tests/sim/mesh",),
     ),
     "real": Part(
@@ -79,17 +79,17 @@ PARTS = {
         ),
     ),
     "night": Part(
-        "the operator's night with PostgreSQL (docs/how-to/operate.md), a stand-still of 30 s in it, and the 10 s that "
-        "statuses have",
+        "the operator's night with PostgreSQL (docs/how-to/operate.md), with a stall of 30 s, and the bound of 10 s for "
+        "statuses",
         ("tests/e2e/test_operate_page.py",),
     ),
     "java": Part(
-        "a live Java Connect worker on the same topics, in both directions, a mirror between two clusters too; 20,000 "
-        "properties files read by both",
+        "a live Java Connect worker on the same topics, in both directions, also with a mirror between two clusters; "
+        "20,000 properties files read by both",
         ("tests/integration/test_java_*.py", "cli/tests/standalone/test_java_agrees.py"),
     ),
     "stores": Part(
-        "everything else of the stores whose size grows",
+        "all other tests of the stores that have a full size",
         (
             "libs/core/tests/topicstore",
             "libs/core/tests/connect",
@@ -99,8 +99,8 @@ PARTS = {
         ),
     ),
     "herder": Part(
-        "1,000 connectors of four tasks on 20 workers, by the state alone and over real gRPC; 3,000 plans compared "
-        "with what then happened; plugins that one of two workers has",
+        "1,000 connectors of four tasks on 20 workers, by the state machine alone and over real gRPC; 3,000 plans "
+        "compared with their execution; plugins that only one of two workers has",
         (
             "services/herder/tests/units/test_scale.py",
             "tests/integration/test_scale.py",
@@ -109,8 +109,8 @@ PARTS = {
         ),
     ),
     "chaos": Part(
-        "15 minutes of kill -9, SIGTERM and SIGSTOP of any process of a mesh, its broker too: every task RUNNING again "
-        "within 10 s, no other restarted, no acknowledged change lost",
+        "15 minutes of kill -9, SIGTERM and SIGSTOP of any process of a mesh, including its broker: every task RUNNING "
+        "again within 10 s, no other restarted, no acknowledged change lost",
         ("tests/faults/test_chaos.py",),
     ),
     "data": Part(
@@ -133,7 +133,7 @@ PARTS = {
         ),
     ),
     "files": Part(
-        "files in HDFS: the authors' suite, tasks killed and frozen at every point",
+        "files in HDFS: the standard suite, tasks killed and frozen at every point",
         (
             "libs/connectors/tests/files/test_files_suite.py",
             "libs/connectors/tests/files/test_file_sink.py",
@@ -145,7 +145,7 @@ PARTS = {
         ("tests/exactly_once",),
     ),
     "lakehouse": Part(
-        "records into Delta and Iceberg tables by their own jars and a Spark 4.1; Delta once, killed after its "
+        "records into Delta and Iceberg tables with their own jars and Spark 4.1; Delta exactly once, killed after its "
         "commits; Iceberg tables and Kafka's records through that Spark into topics, killed at every point",
         (
             "libs/connectors/tests/spark/test_spark_lakehouse.py",
@@ -155,7 +155,7 @@ PARTS = {
         ),
     ),
     "databases": Part(
-        "rows into and out of MariaDB (and H2) by Spark's JDBC: the authors' suite, owners killed in the middle of a "
+        "rows into and out of MariaDB (and H2) by Spark's JDBC: the standard suite, owners killed in the middle of a "
         "write, names, types and zones",
         (
             "libs/connectors/tests/spark/test_mariadb_suite.py",
@@ -163,7 +163,7 @@ PARTS = {
         ),
     ),
     "tasks": Part(
-        "20,000 records a partition handed to sinks; rate limits over ten seconds; fair slots of 300 mixes of tasks",
+        "20,000 records per partition through sinks; rate limits over ten seconds; fair slots for 300 mixes of tasks",
         (
             "libs/core/tests/engine/delivery/test_delivery.py",
             "services/worker/tests/test_slots.py",
@@ -243,7 +243,7 @@ def _report(results: list[Result]) -> str:
     lines = [
         "# Soak",
         "",
-        "The long tests at full size, as `make soak` (`python -m tests.soak`) last ran them. It writes this page.",
+        "The long tests at full size, in their last run by `make soak` (`python -m tests.soak`), which writes this page.",
         "",
         "| Part | What | Date | Commit | Machine | Tests | Violations | Duration |",
         "|---|---|---|---|---|---|---|---|",
@@ -265,7 +265,7 @@ def _details(result: Result) -> list[str]:
     for line in result.lines:
         if "mutant" in line:
             checks = "; ".join(line["checks"])
-            lines.append(f"- a build without its {line['mutant']} was caught at seed {line['seed']} by: {checks}")
+            lines.append(f"- the mutant `{line['mutant']}` was caught at seed {line['seed']} by: {checks}")
             continue
         faults = Counter[str](line["faults"])
         lines.append(
