@@ -79,8 +79,8 @@ PARTS = {
         ),
     ),
     "night": Part(
-        "the operator's night with PostgreSQL (docs/how-to/operate.md), with a stall of 30 s, and the bound of 10 s for "
-        "statuses",
+        "the operator's night with PostgreSQL (docs/how-to/operate.md), with a stall of 30 s, and the bound of 10 s "
+        "for statuses",
         ("tests/e2e/test_operate_page.py",),
     ),
     "java": Part(
@@ -243,7 +243,7 @@ def _report(results: list[Result]) -> str:
     lines = [
         "# Soak",
         "",
-        "The long tests at full size, in their last run by `make soak` (`python -m tests.soak`), which writes this page.",
+        "The long tests at full size, in the last run of `make soak` (`python -m tests.soak`), which writes this page.",
         "",
         "| Part | What | Date | Commit | Machine | Tests | Violations | Duration |",
         "|---|---|---|---|---|---|---|---|",
