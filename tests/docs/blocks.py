@@ -1,7 +1,7 @@
 """The fenced blocks of the documentation's pages. Owns how a page is read; checks nothing.
 
-A block's language says what it is: `sh` commands that a test runs, `text` what the command above printed, `json` a
-config or records, `mermaid` a diagram.
+A block's language says what it is: `sh` commands that a test runs, `bash` commands that another test runs, `text` and
+`console` the output of commands, `json` a config or records, `mermaid` a diagram.
 """
 
 from __future__ import annotations

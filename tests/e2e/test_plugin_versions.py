@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from herdmesh.devstack.broker import Broker
 from libs.core.tests.engine.harness import Kafka
+from tests.docs.blocks import blocks
 from tests.e2e.test_herd import herd
 from tests.support import plugin_environments
 from tests.support.mesh import Mesh, running_mesh
@@ -51,6 +53,8 @@ async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
         ]  # fmt: skip
         topic = mesh.create_topic(tmp_topic(), partitions=1)
         old = {"connector.plugin.version": "1.0"}
+        files = {"greet.json": config("hello", **{"connector.plugin.version": "3.0"})}
+        await _prints_what_the_page_shows(mesh, "docs/how-to/plugins.md", files)
         created = {
             "greet-1": {**old, **loud, "transforms.loud.plugin.version": "1.0"},
             "greet-2": {},
@@ -92,6 +96,19 @@ async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
         assert code == 0, said
         assert await asyncio.to_thread(mesh.consume_values, out, 10) == [b"%d" % number for number in range(10)]
         await _rewound(mesh, "seconds", out, tmp_path / "pids")
+
+
+async def _prints_what_the_page_shows(mesh: Mesh, page: str, files: dict[str, str]) -> None:
+    """Each `console` block is a command and its output; `files`: the page's name of a file -> its path."""
+    shown = [block.text.splitlines() for block in blocks(page) if block.language == "console"]
+    assert shown
+    for command, *wanted in shown:
+        arguments = [files.get(one, one) for one in shlex.split(command.removeprefix("$ herd "))]
+        _, printed, said = await herd(mesh, *arguments)
+        text = f"{printed}{said}"
+        for name, path in files.items():
+            text = text.replace(path, name)
+        assert text.split() == " ".join(wanted).split(), command
 
 
 async def _rewound(mesh: Mesh, name: str, out: str, pids: Path) -> None:

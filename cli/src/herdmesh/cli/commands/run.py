@@ -219,15 +219,19 @@ def _refused(reason: str, problems: Sequence[Problem], exit_code: int) -> Comman
     return CommandError(reason, message, "Correct the errors named above and run again.", exit_code, fields)
 
 
+def listening_text(served: Addresses) -> str:
+    """The first lines that `herd run` prints: the addresses of the API and of the stores."""
+    return (
+        f"the gRPC API listens on {served.api}; Ctrl-C stops\n"
+        f"history and restore take --config-store {served.config_store}, doctor also "
+        f"--status-store {served.status_store}"
+    )
+
+
 async def _create_all(ready: asyncio.Future[Addresses], files: Sequence[ConnectorFile], show: _Progress) -> None:
     served = await ready
     stores: views.Json = {"config_store": served.config_store, "status_store": served.status_store}
-    show.say(
-        f"the gRPC API listens on {served.api}; Ctrl-C stops\n"
-        f"history and restore take --config-store {served.config_store}, doctor also "
-        f"--status-store {served.status_store}",
-        {"event": "listening", "address": served.api, **stores, "pid": os.getpid()},
-    )
+    show.say(listening_text(served), {"event": "listening", "address": served.api, **stores, "pid": os.getpid()})
     show.follow(served.api)
     async with HerderClient(served.api) as client:
         for one in files:
