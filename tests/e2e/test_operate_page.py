@@ -224,10 +224,10 @@ async def _away(night: Night) -> None:
     shown = await night.mesh.get(SINK)
     (wait,) = [one["wait"] for one in shown["tasks"][0]["conditions"] if one["type"] == "WAITING"]
     assert all(wait[key] for key in ("waits_for", "message", "since", "tries", "next_time")), wait
-    await night.compare("The server is away", 3)
+    await night.compare("The server is unreachable", 3)
     await night.server.start()
     await night.until_well(SINK, SOURCE)
-    await night.compare("The server is away", 1)
+    await night.compare("The server is unreachable", 1)
 
 
 async def _locked_and_taken(night: Night) -> None:
@@ -298,20 +298,20 @@ async def _stands_still(night: Night) -> None:
         await night.send(50)
         await night.until_shown("stands still", SINK, _waits_with("no answer yet"))
         await night.until_shown("stands still for changes", SOURCE, _waits_with("replication stream"))
-        await night.compare("The server stands still", 4)
+        await night.compare("The server hangs", 4)
         if SOAKING or WRITES:
             await night.mesh.until(
                 SINK,
                 lambda one: any(note["type"] == "STALLED" for note in one["tasks"][0].get("conditions", ())),
                 "STALLED",
             )
-        await night.compare("The server stands still", 1)
+        await night.compare("The server hangs", 1)
     finally:
         for one in stopped:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.resume()
     await night.until_well(SINK, SOURCE)
-    await night.compare("The server stands still", 1)
+    await night.compare("The server hangs", 1)
 
 
 async def _rotated(night: Night) -> None:
