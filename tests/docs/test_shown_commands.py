@@ -25,7 +25,6 @@ import typer
 from typer.testing import CliRunner
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
-from herdmesh.api.herder.v1 import connector_service_pb2_grpc as herder_grpc
 from herdmesh.cli.app import app
 from herdmesh.cli.commands.get import print_refused_plugins
 from herdmesh.cli.commands.run import listening_text
@@ -105,13 +104,15 @@ def test_the_form_of_a_commit_message_keeps_the_rule_for_subjects() -> None:
 @pytest.fixture
 def herder() -> Iterator[str]:
     """Address of a leading herder of this release that answers GetCluster and nothing else."""
-
-    class Leader(herder_grpc.ConnectorServiceServicer):
-        def GetCluster(self, request: Any, context: Any) -> Any:
-            return admin.GetClusterResponse(version=version("herdmesh-cli"), epoch=1)
-
-    server = grpc.server(ThreadPoolExecutor(1))
-    herder_grpc.add_ConnectorServiceServicer_to_server(Leader(), server)
+    answer = admin.GetClusterResponse(version=version("herdmesh-cli"), epoch=1)
+    get_cluster: Any = grpc.unary_unary_rpc_method_handler(
+        lambda _request, _context: answer,
+        request_deserializer=admin.GetClusterRequest.FromString,
+        response_serializer=admin.GetClusterResponse.SerializeToString,
+    )
+    server: Any = grpc.server(ThreadPoolExecutor(1))
+    service = "herdmesh.api.herder.v1.ConnectorService"
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"GetCluster": get_cluster}),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"127.0.0.1:{port}"
