@@ -105,8 +105,12 @@ def test_the_form_of_a_commit_message_keeps_the_rule_for_subjects() -> None:
 def herder() -> Iterator[str]:
     """Address of a leading herder of this release that answers GetCluster and nothing else."""
     answer = admin.GetClusterResponse(version=version("herdmesh-cli"), epoch=1)
+
+    def cluster(_request: Any, _context: Any) -> Any:
+        return answer
+
     get_cluster: Any = grpc.unary_unary_rpc_method_handler(
-        lambda _request, _context: answer,
+        cluster,
         request_deserializer=admin.GetClusterRequest.FromString,
         response_serializer=admin.GetClusterResponse.SerializeToString,
     )
