@@ -92,7 +92,7 @@ _HEAD = """\
 The form of each Connect type in the files of [`FileSink`](../connectors/file-sink.md) (and of the S3 and HDFS sinks),
 in the lines of `FileStreamSink`, in the requests of [`HttpSink`](../connectors/http-sink.md) and in the Parquet files
 that [`SparkSink`](../connectors/spark.md) gives to Spark. The tables are written by these sinks (`python -m
-libs.connectors.tests.values_page`); a test compares.
+libs.connectors.tests.values.values_page`); a test compares.
 
 - **JSON** is JsonConverter's: `format=json`, and all values except texts and bytes in `format=text`, `FileStreamSink`
   and `HttpSink`. Decimals are numbers with all their digits; Base64 with `json.decimal.format=BASE64`, the default of
