@@ -202,7 +202,7 @@ async def test_a_change_missing_from_history_is_not_found_and_the_error_names_th
     of_another_store = revision_pb2.Revision(store_id="other", next_offsets=made.meta.revision.next_offsets)
     for revision, why in (
         (paused.meta.revision, "SetTargetState wrote no config"),
-        (other.meta.revision, "none of the changes"),
+        (other.meta.revision, "no change in the history"),
         (of_another_store, "does not have that change"),
     ):
         with pytest.raises(HistoryNotFound, match=why):

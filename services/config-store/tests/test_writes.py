@@ -104,7 +104,7 @@ def test_tasks_are_committed_only_for_the_config_from_which_they_were_made(topic
     made_from = revision(topic.connector("c1").config_revision)
     topic.write(CommitTaskConfigs("c1", [{}], made_from), leader=leader)
     topic.write(PutConnectorConfig("c1", CONFIG))
-    with pytest.raises(RevisionMismatch, match="moved on"):
+    with pytest.raises(RevisionMismatch, match="was changed after"):
         topic.write(CommitTaskConfigs("c1", [{}], made_from), leader=leader)
 
 

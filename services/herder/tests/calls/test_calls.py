@@ -80,7 +80,7 @@ def test_a_class_that_only_workers_could_know_is_to_be_written_out(world: World)
         world.ask(CreateConnector("a", {"connector.class": "${env:SINK}"}))
     (violation,) = refused.value.violations
     assert violation.field == "connector.class"
-    assert violation.message.startswith("${env:SINK} is a reference: ")
+    assert violation.message.startswith("${env:SINK} is a reference, ")
 
 
 def test_an_unknown_class_may_belong_to_a_worker_still_to_come(world: World) -> None:
@@ -298,5 +298,5 @@ def test_progress_and_lag_are_those_of_the_worker_that_holds_the_task(world: Wor
 
 def test_an_unknown_java_class_is_refused_with_its_replacement(world: World) -> None:
     config = {"connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector"}
-    with pytest.raises(InvalidConfig, match="what does its work here is PostgresSink"):
+    with pytest.raises(InvalidConfig, match="its equivalent here is PostgresSink"):
         world.ask(CreateConnector("a", config))

@@ -139,7 +139,11 @@ def test_a_deadline_says_that_the_watch_is_late(world: World) -> None:
 @pytest.mark.parametrize(
     ("request_", "options", "stage"),
     [
-        (PatchConnector("b", {}), WriteOptions("r"), "asking the config store whether an earlier request of this id"),
+        (
+            PatchConnector("b", {}),
+            WriteOptions("r"),
+            "checking with the config store whether an earlier request of this id",
+        ),
         (RestartConnector("a", include_tasks=True), WriteOptions(), "writing to the config store"),
         (DrainWorker("w1"), WriteOptions(), "waiting for the worker to acknowledge it"),
         (ValidateConfig(sink(1)), WriteOptions(), "validating the config on a worker"),

@@ -87,7 +87,7 @@ def test_a_replay_without_a_request_id_is_not_asked_twice(world: World) -> None:
     world.advance(5_000)
     error = world.answers[call]
     assert isinstance(error, NoWorker)
-    assert "may have put letters back" in error.message
+    assert "dead letters may be replayed" in error.message
     assert asked(world, "w3") == []
 
 

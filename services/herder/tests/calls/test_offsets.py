@@ -433,7 +433,7 @@ def test_the_tasks_start_as_such_that_never_committed_after_offsets_were_forgott
 def test_statuses_that_cannot_be_removed_leave_the_outcome_open_until_the_retry(stopped: World) -> None:
     commit(stopped)
     stopped.status_store_error = Unreachable("the status store is away")
-    with pytest.raises(WriteOutcomeUnknown, match="the tasks' statuses still say that there were some"):
+    with pytest.raises(WriteOutcomeUnknown, match="the tasks' statuses still record earlier commits"):
         stopped.ask(RESET, WriteOptions(request_id="r1"))
     stopped.status_store_error = None
     stopped.ask(RESET, WriteOptions(request_id="r1"))

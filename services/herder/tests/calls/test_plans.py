@@ -144,7 +144,7 @@ def test_more_and_fewer_tasks(world: World) -> None:
     apply(world, "a", sink(2))
     more = check(world, "a", sink(3))
     assert actions(more)[2] is PlanAction.START
-    assert any("divided anew among 3 tasks instead of 2" in note for note in more.notes)
+    assert any("divided again among 3 tasks instead of 2" in note for note in more.notes)
     fewer = check(world, "a", sink(1))
     assert actions(fewer) == {
         None: PlanAction.RESTART, 0: PlanAction.RESTART, 1: PlanAction.STOP, 2: PlanAction.STOP,

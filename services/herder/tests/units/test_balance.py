@@ -71,7 +71,7 @@ def test_a_worker_is_killed_and_returns_at_1820_units_and_only_its_own_units_res
     world.advance(DELAY_MS - 5_000)
     assert starts.units() == Counter(had), "each of its units starts once, and nothing else does"
     assert on(world, "w2") == set()
-    assert "910 units fewer than its share; balanced, at most 10 at a time, once the mesh" in reason(world, "w2")
+    assert "910 units fewer than its share; balanced, at most 10 at a time, once no worker" in reason(world, "w2")
     balanced = Starts(world)
     moving_max = 0
     while len(on(world, "w2")) < 910:

@@ -126,7 +126,9 @@ def test_a_unit_that_no_other_worker_can_take_runs_on_until_one_can() -> None:
     assert unit(world, 0).state is RunState.RUNNING
     assert unit(world, 0).explanation == ("stays on w1, which drains, until another worker has the plugin TestSink")
     world.ask(CreateConnector("b", sink(1)))
-    assert unit(world, None, "b").explanation == "waits for a worker: whoever has the plugin TestSink drains: w1"
+    assert (
+        unit(world, None, "b").explanation == "waits for a worker: every worker that has the plugin TestSink drains: w1"
+    )
     world.worker("w3", (SINK,))
     assert len(world.workers["w3"].held) == 5
     assert worker(world, "w1").state is WorkerState.DRAINED
