@@ -69,7 +69,7 @@ def test_what_cannot_be_used_is_told_with_folder_cause_and_next_step_until_it_is
     assert told["broken"].plugin == "bad:P"
     assert told["broken"].why.startswith("RuntimeError: no libfoo xxx")
     assert len(told["broken"].why) < 1_100
-    assert "the worker sees that its files changed" in told["broken"].fix
+    assert "the worker detects the change" in told["broken"].fix
     assert told["other"].why.startswith("it is an environment of python2.7")
     assert told["taken"].why == "a transformation, predicate or converter is called so too"
     assert all(one.fix for one in told.values())
