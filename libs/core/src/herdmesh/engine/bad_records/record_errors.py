@@ -61,7 +61,7 @@ class SinkErrors:
         self._failed = FailedRecords(settings, self.counts, _reporters(spec, settings, self.counts, self._letters))
         self.tolerates = settings.tolerate
         self._read: Sequence[Message] = ()
-        #: also where no reporter is configured: the task skips its records through it.
+        #: exists with or without reporters: the task reports failed records through it.
         self.errant = ErrantRecords(self._failed, self.flush_dead_letters, chain)
         self.reporter = self.errant if settings.reports else None
 
@@ -74,7 +74,7 @@ class SinkErrors:
         )
 
     def begin(self, read: Sequence[Message]) -> None:
-        """Records that fail from now on are among these, which were read from one partition."""
+        """Set the records, read from one partition, among which the next failures are."""
         self._read = read
 
     def flush_dead_letters(self) -> None:
@@ -127,7 +127,7 @@ class SourceErrors:
         return Tolerance(self._settings, self._failed, origin=self._origin, pause=pause)
 
     def begin(self, polled: SourceBatch) -> None:
-        """Records that fail from now on are of this batch."""
+        """Set the batch of the records that fail from now on."""
         self._polled = polled
 
     def refused(self, batch: Batch, at: int, error: KafkaError, topic: str, size_bytes: int) -> None:

@@ -149,7 +149,7 @@ class FailedRecords:
         self._report(failure)
 
     def add_outside(self, failure: Failure) -> None:
-        """Count and report a record that failed where nothing is retried: in the task's hands, or on its way to Kafka.
+        """Count and report a record that failed where there are no retries: in the task, or on its way to Kafka.
 
         Raises RecordError unless errors are tolerated.
         """
@@ -180,14 +180,18 @@ class Tolerance:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """
+        """Create the error policy.
+
         Args:
-            origin: the record, as it was read, at this place of the batch that the chain works on.
-            pause: wait so many seconds while the run reports and commits; returns why the run must end instead, None
-                when it waited. With True it also returns when the run's share of its slot is used: retries without a
-                limit would keep the slot from other tasks for ever. Retries with a limit would begin anew in the next
-                run, so that the record might never be skipped.
-            requested_delay_ms: the delay that a sink task asked for when it refused a batch; None = it did not.
+            origin: the record, as it was read, at this index of the batch that the chain works on.
+            pause: waits so many seconds while the run reports and commits; returns the reason to end the run, None =
+            the wait
+                is over. With True it also returns when the run's share of its slot is used: retries without a limit
+                would keep
+                the slot from other tasks forever. Retries with a limit would begin again in the next run, so that the
+                record
+                might never be skipped.
+            requested_delay_ms: the delay that a sink task requested when it refused a batch; None = it set none.
         """
         self.counts = failed.counts
         self.eager = settings.tolerate or settings.reports

@@ -133,7 +133,7 @@ class AtLeastOnce(SourceDelivery):
     def commit(
         self, offsets: Mapping[bytes, bytes | None], topics: Sequence[str], sends_to: Collection[str] = ()
     ) -> None:
-        """See there.
+        """See `SourceDelivery`.
 
         Raises also TaskFailed: the reason why Kafka rejected records, or RETRIABLE: not all are acknowledged after a
         minute. No offset is committed then, and all acknowledged records will be sent again.

@@ -184,7 +184,8 @@ class Fence:
             _log.info("the producer of %s is abandoned: %s", self._transactional_id, error)
 
     def _settle(self, sends_to: Collection[str]) -> None:
-        """Return once each record is acknowledged, or the transaction can no more be committed, which the commit says.
+        """Wait until each record is acknowledged, or the transaction cannot be committed any more; the commit then
+        fails with the reason.
 
         Raises:
             TaskFenced: another owner took over.

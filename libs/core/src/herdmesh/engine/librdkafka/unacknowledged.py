@@ -25,9 +25,9 @@ _NAMED_MAX: Final = 3
 
 
 class Unacknowledged:
-    """Why a producer's records are not acknowledged. Used with `with`, around each wait.
+    """Diagnosis for one producer; a context manager around each wait.
 
-    `topics`: the topics of the records that are waited for.
+    `topics`: the topics of the records it waits for.
     """
 
     def __init__(self, producer: CheckedProducer, waits_for: str, topics: Collection[str]) -> None:

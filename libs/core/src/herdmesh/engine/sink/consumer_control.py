@@ -1,10 +1,10 @@
-"""Control of a sink run's consumer: which partitions it reads, from where, and which of them are paused.
+"""Control of a sink run's consumer: its partitions, their offsets, and the paused ones.
 
-Owns every call that assigns, seeks, pauses or resumes, and carries out what the task requested by its context
-(`task_requests`). Which partitions the run has, and where they begin, is decided in `sink_assignment`.
+Owns every call that assigns, seeks, pauses or resumes, and carries out the requests of the task's context
+(`task_requests`). `sink_assignment` decides which partitions the run has, and where they begin.
 
 Invariant: the consumer reads each partition from its position in `SinkPositions`, and a partition that the task paused
-stays paused, also after it sought in it.
+stays paused, also after a seek in it.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class ConsumerControl:
         self._intake.unfollow(partitions)
 
     def seek(self, partition: PartitionId, start: int) -> None:
-        """Read a partition that was fetched from before from this offset on."""
+        """Continue a partition that was fetched before at this offset."""
         self._consumer.seek(TopicPartition(*partition, start))
 
     def carry_out_requests(self) -> None:
-        """Seek, pause and resume as the task requested since the last call. Cheap where it requested nothing."""
+        """Apply the task's seeks, pauses and resumes since the last call. Cheap without requests."""
         if not self._reading.asks:
             return
         wishes = self._reading.take()
@@ -62,7 +62,7 @@ class ConsumerControl:
             self._positions.seek(partition, offset)
         paused = self._reading.paused
         if wishes.seeks:
-            # Assigned anew: a seek fails where nothing was fetched yet, and what was fetched must be dropped.
+            # Assign again: a seek fails before the first fetch, and fetched records must be dropped.
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in wishes.seeks])
             self.assign(wishes.seeks)
         pause = {one for one, is_pause in wishes.pauses.items() if is_pause} | (paused & wishes.seeks.keys())

@@ -1,9 +1,9 @@
-"""Schedule of a sink run's partition refresh: when the run next asks Kafka for new and deleted partitions.
+"""Schedule of a sink run's partition refresh: the time of the next query for new and deleted partitions.
 
 Owns one point of time. `SinkAssignment` refreshes and sets it; `SinkCommits` brings it forward when a commit failed
 because a topic was deleted.
 
-Invariant: a request to refresh soon is not postponed by anything but a refresh.
+Invariant: only a refresh postpones a request to refresh soon.
 """
 
 from __future__ import annotations
@@ -31,5 +31,5 @@ class RefreshSchedule:
         self._at_s = min(self._at_s, at_s)
 
     def refreshed(self, next_s: float) -> None:
-        """A refresh was made or tried; the next one is due at this time."""
+        """Set the time of the next refresh, after a refresh or a failed attempt."""
         self._at_s = next_s

@@ -1,7 +1,7 @@
-"""Assignment of a sink run: which partitions it has, and from which offset it begins to read each.
+"""Assignment of a sink run: its partitions, and the offset from which it begins to read each.
 
-Owns taking partitions over and dropping them. Which partitions are the task's is asked in `partitions`, from where they
-begin decided in `positions`; the consumer is moved by `consumer_control`, and commits are made by `sink_commits`.
+Owns taking partitions over and releasing them. `partitions` queries which partitions the task owns, `positions` decides
+where they begin, `consumer_control` moves the consumer, `sink_commits` commits.
 
 Invariant: a partition is read only after every commit that an earlier owner left open was finished, and from its
 position in `SinkPositions`.
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class SinkAssignment:
-    """Assignment of one run. Used from the loop's thread only, but for the first `owned`."""
+    """The assignment of one run. Used from the loop's thread only, except for the first `owned`."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Commits of a sink run: which offsets are committed, and when.
 
-Owns the order of a commit: make durable, commit under the fence, publish. The positions are `SinkPositions`'s, which
-partitions the run has is decided in `sink_assignment`, and records are read in `sink_loop`.
+Owns the order of a commit: make durable, commit under the fence, publish. `SinkPositions` owns the positions,
+`sink_assignment` decides which partitions the run has, `sink_loop` reads records.
 
 Invariant: an offset is committed only after every record before it was put and made durable (flushed, or staged), or
 skipped and its dead letter acknowledged. The files of a commit are published only after that commit succeeded, and stay
@@ -78,8 +78,8 @@ class SinkCommits:
         """Create the commits of a run.
 
         Args:
-            group: the consumer's group, as a transaction wants it.
-            missing: of some partitions those that do not exist any more; asks Kafka.
+            group: the consumer's group, in the form that a transaction needs.
+            missing: returns those of the given partitions that no longer exist; queries Kafka.
             report: sends the run's progress; called after every commit.
         """
         self._spec = spec
@@ -133,13 +133,14 @@ class SinkCommits:
         return now_s - self._commit_s >= RECOMMIT_INTERVAL_S
 
     def begin(self, starts: Mapping[PartitionId, int]) -> None:
-        """Commit these starts with the first records, due once the run has looked for records. A run that follows a
-        death before that begins at the same offsets; it would not where they are the end, or beside staged files."""
+        """Commit these starts with the first records; due after the first check for records. A run after a death before
+        that begins at the same offsets anyway. That does not hold for a start from the end, nor for staged files.
+        """
         self._positions.commit_starts_later(starts)
         self._commit_s = -math.inf
 
     def forget_topics(self, topics: Iterable[str]) -> None:
-        """Of these topics the run has no partition any more, and their offsets went with them."""
+        """Forget topics of which the run has no partition any more; their offsets were deleted with them."""
         gone = set(topics)
         for topic in gone:
             self.topic_ids.pop(topic, None)
@@ -210,7 +211,9 @@ class SinkCommits:
         self._commit_s = time.monotonic()
 
     def return_to_committed(self) -> None:
-        """The run ends: the next one begins with the records that the task holds back."""
+        """At the end of the run, set the positions back to the committed offsets if the task holds offsets back: the
+        next run begins there.
+        """
         if self.holds_back:
             self._positions.return_to_committed()
 
@@ -303,9 +306,9 @@ class SinkCommits:
     def _allowed(
         self, allowed: Mapping[PartitionId, int], requested: Mapping[PartitionId, int]
     ) -> dict[PartitionId, int]:
-        """The offsets to commit where the task was given `requested` and allows `allowed`. As in Connect, its offsets
-        of other partitions, and those beyond what it was given, are ignored (docs/reference/connect/offsets-topic.md,
-        section 8)."""
+        """The offsets to commit when the task got `requested` and allows `allowed`. As in Connect, offsets of other
+        partitions, or beyond the requested ones, are ignored (docs/reference/connect/offsets-topic.md, section 8).
+        """
         found, ignored = self._positions.allowed(allowed, requested)
         for partition, offset, most in ignored:
             _log.warning("%s: ignored the task's offset %d: it is not from 0 to %d", partition, offset, most)

@@ -1,10 +1,10 @@
 """Record loop of a sink task.
 
-Owns one run: take over, read, convert and transform, put, commit, end. Which partitions the run reads is
-`sink_assignment`, from where `sink_positions`; what is committed `sink_commits`; how a batch is grouped `batches`; what
-happens to records is up to the connector's task and the chain.
+Owns one run: take over, read, convert and transform, put, commit, end. `sink_assignment` determines the partitions,
+`sink_positions` the offsets, `sink_commits` the commits, `batches` the offset ranges of batches; the connector's task
+and the chain handle the records.
 
-Invariant: a position, and after it the committed offset, moves past a record only after it was put or skipped.
+Invariant: a position moves past a record only after the record was put or skipped; committed offsets follow positions.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ class SinkLoop:
         return self._positions.is_all_read and not self._control.has_paused
 
     def _pause(self, seconds: float, yields: bool) -> RunEnd | None:
-        """Wait before records are retried, as `Tolerance` asks for it."""
+        """Wait before a retry of records, for `Tolerance`."""
         return self._commands.pause(seconds, self._while_retrying, yields=yields)
 
     def _while_retrying(self, now_s: float) -> None:

@@ -1,12 +1,12 @@
-"""Positions of a sink run: the next offset to read of each partition, and what is committed of it.
+"""Positions of a sink run: the next offset to read of each partition, and its committed offset.
 
-Owns both, and nobody else writes them: the loop moves a position past records that were put, `ConsumerControl` where
-the task seeks, `SinkAssignment` where partitions begin or go, and `SinkCommits` records what it committed, each by a
-method of its own name here. Talks to nobody.
+Owns both; no other module writes them. The loop moves a position past records that were put, `ConsumerControl` on a
+seek of the task, `SinkAssignment` when partitions are added or removed, and `SinkCommits` records commits, each by a
+method of its own here. Makes no calls to Kafka.
 
-Invariant: a partition is committed, or begins at a start that is to be committed, only while it has a position; and a
-position moves forward only by records that were put or skipped (`read_to`), by the end of its partition (`ended`), or
-because the task or the operator's reset policy said so (`seek`, `reset`).
+Invariant: a partition has a committed offset, or a start to commit, only while it has a position. A position moves
+forward only by records that were put or skipped (`read_to`), by the end of its partition (`ended`), or by the task or
+the operator's reset policy (`seek`, `reset`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SinkPositions:
     def __init__(self) -> None:
         self._next: dict[PartitionId, int] = {}
         self._committed: dict[PartitionId, int] = {}
-        #: where partitions begin, until the first commit of them.
+        #: starting offsets of partitions, until their first commit.
         self._starts: dict[PartitionId, int] = {}
         #: partitions that were read to their end.
         self._ended: set[PartitionId] = set()
@@ -45,25 +45,28 @@ class SinkPositions:
         return self._next.get(partition)
 
     def committed(self, partition: PartitionId) -> int | None:
-        """What this run committed last of the partition; None = nothing since it was assigned, sought or reset."""
+        """The last offset that this run committed in the partition; None = none since it was assigned, sought or
+        reset."""
         return self._committed.get(partition)
 
     def to_commit(self) -> dict[PartitionId, int]:
-        """All positions, as a commit of everything that was read would have them."""
+        """All positions, as a commit of all records read needs them."""
         return dict(self._next)
 
     def to_commit_again(self) -> dict[PartitionId, int]:
-        """What is committed, and the starts that are not: what a commit may name without asking the task."""
+        """The committed offsets, and the starts that are not committed yet: offsets that need no permission of the
+        task.
+        """
         return self._committed | self._starts
 
     @property
     def has_starts(self) -> bool:
-        """True while partitions begin at offsets that Kafka does not know as committed."""
+        """True while partitions have starting offsets that are not committed."""
         return bool(self._starts)
 
     @property
     def is_dirty(self) -> bool:
-        """True when something was read that is not committed, or is not to be committed any more."""
+        """True when the positions differ from the committed offsets."""
         return self._next != self._committed
 
     @property
@@ -72,31 +75,32 @@ class SinkPositions:
         return len(self._ended) >= len(self._next)
 
     def assign(self, starts: Mapping[PartitionId, int]) -> None:
-        """Partitions that the run has from now on, with the first offset to read of each."""
+        """Add partitions, with the first offset to read of each."""
         self._next.update(starts)
 
     def commit_starts_later(self, starts: Mapping[PartitionId, int]) -> None:
-        """These starts are to be committed with the first records."""
+        """Note starting offsets to commit with the first records."""
         self._starts.update(starts)
 
     def read_to(self, partition: PartitionId, position: int) -> None:
-        """The records before this position were put or skipped."""
+        """Move the position: the records before it were put or skipped."""
         self._next[partition] = position
         self._ended.discard(partition)
 
     def ended(self, partition: PartitionId, end: int) -> None:
-        """The partition was read to its end. Transaction markers are no records: only the end tells that the position
-        moved past them."""
+        """Handle the end of the partition. Transaction markers are not records: only this event moves the position past
+        them.
+        """
         if partition in self._next:
             self._next[partition] = max(self._next[partition], end)
             self._ended.add(partition)
 
     def seek(self, partition: PartitionId, position: int) -> None:
-        """The task wants to read on from another position.
+        """Move the position where the task seeks.
 
-        What was committed before counts until the next commit, and no further than this position: the run may come to
-        committed records again, with records before them that nobody made durable. And where the position moves
-        forward, a commit that does not ask the task must not pass over records that were put and not flushed.
+        The lower of the committed offset and this position counts until the next commit: the run may reach the
+        committed offset again, with earlier records that were not made durable. And if the position moves forward, a
+        commit without the task must not skip records that were put and not flushed.
         """
         kept = self._committed.pop(partition, self._starts.get(partition, position))
         self._starts[partition] = min(position, kept)
@@ -104,36 +108,38 @@ class SinkPositions:
         self._ended.discard(partition)
 
     def reset(self, partition: PartitionId, start: int) -> None:
-        """Read on from another position, because the records at the last one are gone."""
+        """Move the position, because the records at the last one are gone."""
         self._committed.pop(partition, None)
         self._starts[partition] = self._next[partition] = start
         self._ended.discard(partition)
 
     def drop(self, partitions: Collection[PartitionId]) -> None:
-        """Partitions that the run does not have any more. What was committed of them goes with the next commit."""
+        """Remove partitions. The next commit removes their committed offsets."""
         for partition in partitions:
             del self._next[partition]
             self._starts.pop(partition, None)
         self._ended.difference_update(partitions)
 
     def set_committed(self, offsets: Mapping[PartitionId, int]) -> None:
-        """These offsets are committed, and nothing else is."""
+        """Set the committed offsets; all others are forgotten."""
         self._committed = dict(offsets)
         if offsets:
             self._starts.clear()
 
     def return_to_committed(self) -> None:
-        """The run ends: what the task holds back is to be read again by the next one."""
+        """At the end of the run, move positions back to the committed offsets: the next run reads the records that the
+        task holds back.
+        """
         self._next.update((one, at) for one, at in self._committed.items() if one in self._next)
 
     def allowed(
         self, allowed: Mapping[PartitionId, int], requested: Mapping[PartitionId, int]
     ) -> tuple[dict[PartitionId, int], list[tuple[PartitionId, int, int]]]:
-        """What may be committed of what was requested of the task, when it allows this much.
+        """The offsets to commit when the task got `requested` and allows `allowed`.
 
-        A partition keeps what is committed, or its start, where the task names no offset or one beyond what it was
-        given; and no offset is beyond a position that the task has meanwhile sought (docs/reference/connect/
-        offsets-topic.md, section 8).
+        A partition keeps its committed offset, or its start, if the task names no offset or one beyond `requested`; and
+        no offset is beyond a position to which the task has sought since (docs/reference/connect/offsets-topic.md,
+        section 8).
 
         Returns the offsets, and (partition, offset, requested) of those that were ignored because they were out of
         range.

@@ -2,15 +2,13 @@
 
 Owns their producer's queue and the moment when they are safe. A sink's dead letters have the bytes, headers and time
 with which the record was read, and go through a producer of their own, since a task's transaction has only offsets in
-it. The loop commits no offset before the dead letters of the records below it are acknowledged
-(`flush`), so that none is missing and, after a crash between the two, some may be duplicated, even if
-the sink itself is exactly-once.
+it. The loop commits no offset before the dead letters of the records below it are acknowledged (`flush`), so that none
+is missing and, after a crash between the two, some may be duplicated, even if the sink itself is exactly-once.
 
 A dead letter that is rejected for its size is retried alone, as it may have shared a request with others, and is cut
 when it is rejected alone (`dead_letter`).
 
-Invariant: once a dead letter is rejected, every later `report` and `flush` raises: no offset is
-committed in this run.
+Invariant: once a dead letter is rejected, every later `report` and `flush` raises: no offset is committed in this run.
 """
 
 from __future__ import annotations
