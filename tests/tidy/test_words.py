@@ -20,7 +20,7 @@ _MOVING = "herdmesh.connect herdmesh.connectors herdmesh.engine herdmesh.herder 
 GROUP_OF: dict[str, str] = dict.fromkeys(_MOVING.split(), "connect, connectors, engine, herder, session, worker")
 
 NAMES_MAX = {
-    "connect, connectors, engine, herder, session, worker": 103,
+    "connect, connectors, engine, herder, session, worker": 57,
 }
 DOCSTRINGS_MAX = {
     "connect, connectors, engine, herder, session, worker": 1,
