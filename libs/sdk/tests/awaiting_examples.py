@@ -1,5 +1,5 @@
-"""Connectors of coroutines for the tests of the standard suite: a source and two sinks that keep every promise, and a
-sink that does not wait for what it left running.
+"""Coroutine connectors for the tests of the standard suite: a source and two sinks that are correct, and a sink that
+does not wait for its writes in progress.
 
 Owns no test.
 """
@@ -29,7 +29,7 @@ from libs.sdk.tests.examples import LinesSink, LinesSource, append, line_of
 
 
 class AwaitedSource(LinesSource):
-    """Keeps every promise."""
+    """A correct source."""
 
     class_name = "test.AwaitedSource"
     task = "AwaitedTask"
@@ -39,8 +39,7 @@ class AwaitedSource(LinesSource):
 
 
 class AwaitedTask(AsyncSourceTask):
-    """Reads on from the committed line, in a thread that it waits for; gives what it has by turns as records, and as a
-    batch."""
+    """Reads from the committed line on, in a thread that it awaits; returns records and batches in turn."""
 
     async def start_async(self, config: Config, context: SourceTaskContext) -> None:
         self.path, self.topic = Path(str(config["file"])), str(config["topic"])
@@ -64,7 +63,7 @@ class AwaitedTask(AsyncSourceTask):
 
 
 class AwaitedSink(LinesSink):
-    """Keeps every promise."""
+    """A correct sink."""
 
     class_name = "test.AwaitedSink"
     task = "AwaitedSinkTask"
@@ -74,7 +73,7 @@ class AwaitedSink(LinesSink):
 
 
 class Writing:
-    """What is written by tasks of the loop's, one after the other, and what is still on its way."""
+    """Writes by tasks on the event loop, one after the other, and the writes still in progress."""
 
     def __init__(self, config: Config) -> None:
         self.path = Path(str(config["file"]))
@@ -82,11 +81,11 @@ class Writing:
         self.left: set[asyncio.Task[None]] = set()
 
     def begin(self, lines: Sequence[bytes]) -> None:
-        """Write them some time."""
+        """Start writing the lines, without waiting."""
         self.left.add(asyncio.create_task(self._write(lines)))
 
     async def all(self) -> None:
-        """Wait for all that was begun."""
+        """Wait for all writes that were started."""
         left, self.left = self.left, set()
         await asyncio.gather(*left)
 
@@ -96,7 +95,7 @@ class Writing:
 
 
 class AwaitedSinkTask(AsyncSinkTask):
-    """Begins to write each batch, and waits for all of them when it is told to flush."""
+    """Starts to write each batch, and waits for all writes in `flush`."""
 
     uses_keys = False
 
@@ -111,25 +110,25 @@ class AwaitedSinkTask(AsyncSinkTask):
 
 
 class DoesNotWait(AwaitedSinkTask):
-    """Takes what it began for done."""
+    """A broken task: treats started writes as finished."""
 
     async def start_async(self, config: Config, context: TaskContext) -> None:
         await super().start_async(config, context)
-        await self.writing.turn.acquire()  # a disk that is slow
+        await self.writing.turn.acquire()  # simulates a slow disk
 
     async def flush_async(self) -> None:
         return
 
 
 class AwaitedRecordSink(AwaitedSink):
-    """Keeps every promise, record by record."""
+    """A correct sink of single records."""
 
     class_name = "test.AwaitedRecordSink"
     task = "AwaitedRecordSinkTask"
 
 
 class AwaitedRecordSinkTask(AsyncRecordSinkTask):
-    """As `AwaitedSinkTask`."""
+    """Like `AwaitedSinkTask`, for single records."""
 
     uses_keys = False
 

@@ -1,7 +1,7 @@
-"""A source for the tests of the standard suite that makes its records up, each task all of them; others each break a
-promise.
+"""Sources without an outside system, for the tests of the standard suite: one correct source whose tasks each generate
+all records, and broken variants.
 
-Owns no test. A broken one differs from the good one by what its name says.
+Owns no test. The name of a broken variant says how it differs from the correct one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from libs.sdk.tests.examples import SIZE, TOPIC, LinesSource
 
 
 class CountedSource(LinesSource):
-    """Keeps every promise."""
+    """A correct source."""
 
     class_name = "test.CountedSource"
     task = "CountedTask"
@@ -48,7 +48,7 @@ class CountedTask(SourceTask):
 
 
 class CountedWorld(SourceWorld):
-    """How many records there are is the config's. `numbers`: from outside, the number of each value."""
+    """The config holds the number of records. `numbers`: the id of each value, supplied from outside."""
 
     records_min = 1
     each_task_has_all = True
@@ -68,7 +68,7 @@ class CountedWorld(SourceWorld):
 
 
 class OnlyTheFirst(CountedTask):
-    """Other tasks send nothing."""
+    """A broken source: tasks other than the first send nothing."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         super().start(config, context)
@@ -76,7 +76,7 @@ class OnlyTheFirst(CountedTask):
 
 
 class OnePartition(CountedTask):
-    """Tasks think that what another sent was theirs."""
+    """A broken source: all tasks use one source partition, so each takes the offsets of another for its own."""
 
     def partition_of(self, config: Config) -> Mapping[str, Any]:
         return {}

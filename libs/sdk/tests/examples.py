@@ -1,7 +1,8 @@
-"""Connectors for the tests of the standard suite: one source and two sinks that keep every promise, and others that
-each break one.
+"""Connectors for the tests of the standard suite: one correct source, two correct sinks, and variants that each break
+one promise.
 
-Owns no test. A broken one differs from a good one by what its name says, so that what a suite says of it is known.
+Owns no test. The name of a broken variant says how it differs from the correct one, so the expected failure of the
+suite is known.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ SIZE = ConfigKey("batch.size", Type.INT, 100, Importance.LOW, "Records taken at 
 
 
 class LinesSource(SourceConnector):
-    """Keeps every promise."""
+    """A correct source."""
 
     class_name, version = "test.LinesSource", "1.0"
     task: ClassVar[str] = "LinesTask"
@@ -83,7 +84,7 @@ class LinesSource(SourceConnector):
 
 
 class LinesTask(SourceTask):
-    """Reads on from the committed line."""
+    """Reads from the committed line on."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         self.path, self.topic = Path(str(config["file"])), str(config["topic"])
@@ -160,7 +161,9 @@ class OffsetNoJson(LinesTask):
 
 
 class PlaceInMemory(LinesTask):
-    """Where it was is kept in the process, by file; what was polled and not committed is passed over."""
+    """A broken task: keeps its position in the memory of the process, by file; skips records that were polled and not
+    committed.
+    """
 
     places: ClassVar[dict[Path, int]] = {}
 
@@ -174,7 +177,7 @@ class PlaceInMemory(LinesTask):
 
 
 class MovesOnCommit(LinesTask):
-    """Polls the same records until they are committed."""
+    """A broken task: polls the same records until they are committed."""
 
     polled = 0
 
@@ -232,7 +235,7 @@ class UnnamedFields(LinesSource):
 
 
 class UnreadConfig(LinesSource):
-    """Starts with whatever it is given; nor does its task look."""
+    """A broken connector: accepts any config; its task does not check the config either."""
 
     task = "UnreadingTask"
 
@@ -256,7 +259,7 @@ class OwnOffsetsRefused(LinesSource):
 
 
 class LinesSink(SinkConnector):
-    """Keeps every promise."""
+    """A correct sink."""
 
     class_name, version = "test.LinesSink", "1.0"
     task: ClassVar[str] = "LinesSinkTask"
@@ -278,7 +281,7 @@ class LinesSink(SinkConnector):
 
 
 def line_of(value: Any) -> bytes:
-    """What both sinks write."""
+    """Line that both sinks write for a value."""
     if value is None:
         return b"null\n"
     found = value.get("id") if isinstance(value, Struct) else value["id"]
@@ -286,7 +289,7 @@ def line_of(value: Any) -> bytes:
 
 
 def append(path: Path, lines: Sequence[bytes]) -> None:
-    """They are there when it returns."""
+    """Append the lines; they are in the file when the function returns."""
     with path.open("ab") as file:
         file.write(b"".join(lines))
         file.flush()
@@ -294,7 +297,7 @@ def append(path: Path, lines: Sequence[bytes]) -> None:
 
 
 class LinesSinkTask(SinkTask):
-    """Collects lines, and appends them when it is told to flush."""
+    """Collects lines, and appends them in `flush`."""
 
     uses_keys = False
 
@@ -327,19 +330,19 @@ class LinesSinkWorld(SinkWorld):
 
 
 class IdempotentWorld(LinesSinkWorld):
-    """Claims that a record that comes again is there once."""
+    """Declares that a redelivered record is stored once."""
 
     is_idempotent = True
 
 
 class PickyWorld(LinesSinkWorld):
-    """Says that tombstones are refused."""
+    """Declares that tombstones are refused."""
 
     takes_tombstones = False
 
 
 class FailsForTheBatch(LinesSinkTask):
-    """Lets the error of one record out, and the run ends."""
+    """A broken task: raises the error of one record, so the run ends."""
 
     def put(self, batch: SinkBatch) -> None:
         for value in batch.values:
@@ -349,7 +352,7 @@ class FailsForTheBatch(LinesSinkTask):
 
 
 class GivesUpTheBatch(FailsForTheBatch):
-    """Gives up all records of a batch for one."""
+    """A broken task: skips all records of a batch because of one."""
 
     def start(self, config: Config, context: TaskContext) -> None:
         super().start(config, context)
@@ -364,7 +367,7 @@ class GivesUpTheBatch(FailsForTheBatch):
 
 
 class LosesOnFlush(LinesSinkTask):
-    """Writes when it is stopped, which nobody does to who is killed."""
+    """A broken task: writes only in `stop`, which a killed process never reaches."""
 
     def flush(self) -> None:
         return
@@ -395,7 +398,7 @@ class NoTombstones(LinesSinkTask):
 
 
 class FieldsOfTheFirst(LinesSinkTask):
-    """Takes the first record's fields for everybody's."""
+    """A broken task: uses the fields of the first record for all records."""
 
     names: Sequence[str] = ()
 
@@ -415,14 +418,14 @@ class SinkStopNeedsStart(LinesSinkTask):
 
 
 class StagedSink(LinesSink):
-    """Keeps every promise, exactly once."""
+    """A correct exactly-once sink."""
 
     class_name = "test.StagedSink"
     task = "StagedTask"
 
 
 class StagedTask(StagingSinkTask):
-    """One file for each partition and commit, of lines."""
+    """Writes one file of lines for each partition and commit."""
 
     uses_keys = False
 
@@ -460,7 +463,7 @@ class StagedTask(StagingSinkTask):
 
 
 class StagedWorld(SinkWorld):
-    """A folder of files of lines; hidden ones are nobody's."""
+    """A folder of files of lines; hidden files do not count as output."""
 
     def config(self) -> dict[str, str]:
         return {"file": str(self.folder / "out")}
@@ -484,7 +487,7 @@ class RecoversNothing(StagedTask):
 
 
 class RecoverDeletes(StagedTask):
-    """Takes what is staged for left-overs, also what is committed."""
+    """A broken task: recovery deletes all staged files, committed ones included."""
 
     def recover(self, manifests: Mapping[PartitionId, str]) -> None:
         self.staging.recover(dict.fromkeys(manifests))
@@ -496,7 +499,7 @@ class StagesTwice(StagedTask):
 
 
 class PublishAppends(StagedTask):
-    """Adds what is staged to one file, as often as it is told."""
+    """A broken task: publishing appends the staged lines to one file, as often as it is called."""
 
     def publish(self, manifests: Mapping[PartitionId, str]) -> None:
         for text in manifests.values():
@@ -510,25 +513,25 @@ class PublishAppends(StagedTask):
         self.publish({one: text for one, text in manifests.items() if text})
 
 
-# A sink with a ledger: a database in a file, which knows how far it is.
+# A sink with a ledger: a SQLite database in a file, which holds the next offset.
 
 
 class LedgerSink(LinesSink):
-    """Keeps every promise, exactly once."""
+    """A correct exactly-once sink."""
 
     class_name = "test.LedgerSink"
     task = "LedgerTask"
 
 
 class LedgerTask(LedgerSinkTask):
-    """Writes a batch and moves its partition's row in one transaction."""
+    """Writes a batch and updates the offset row of its partition in one transaction."""
 
     uses_keys = False
 
     def start(self, config: Config, context: TaskContext) -> None:
         self.connection = sqlite3.connect(str(config["file"]), timeout=5, isolation_level=None)
         self.ledger = SqlLedger(self.connection.execute, "ledger", context.connector, context.run_id, marker="?")
-        self.connection.execute("PRAGMA synchronous = OFF")  # no machine dies here
+        self.connection.execute("PRAGMA synchronous = OFF")  # safe: the test does not crash the machine
         self.connection.execute(self.ledger.definition)
         self.connection.execute("CREATE TABLE IF NOT EXISTS ids (id bigint)")
 
@@ -560,7 +563,7 @@ class LedgerTask(LedgerSinkTask):
 
 
 class LedgerWorld(SinkWorld):
-    """A database in a file."""
+    """A SQLite database in a file."""
 
     def config(self) -> dict[str, str]:
         return {"file": str(self.folder / "out")}
@@ -578,14 +581,14 @@ class LedgerWorld(SinkWorld):
 
 
 class MovesAfterwards(LedgerTask):
-    """The row follows in a transaction of its own."""
+    """A broken task: updates the offset row in a transaction of its own, after the records."""
 
     def put(self, batch: SinkBatch) -> None:
         self.write(batch)
 
 
 class WritesAfterwards(LedgerTask):
-    """The row goes ahead; the records follow when offsets are committed."""
+    """A broken task: updates the offset row first; the records follow when offsets are committed."""
 
     def put(self, batch: SinkBatch) -> None:
         self.ledger.move(batch)

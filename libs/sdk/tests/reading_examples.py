@@ -1,4 +1,4 @@
-"""Sinks whose tasks say what may be committed and how they are read for: one that is right, and some that are not."""
+"""Sinks whose tasks declare committable offsets and control their reading: one correct, others broken."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from libs.sdk.tests.examples import LinesSink, LinesSinkTask, line_of
 
 
 class HoldsBack(LinesSinkTask):
-    """Writes lines when the next have come, or when it is asked twice: pauses their partition until it is asked, and
-    holds back what it has not written."""
+    """Writes lines when the next batch has come, or at the second `pre_commit` without one: pauses their partition
+    meanwhile, and declares lines that are not written as not committable.
+    """
 
     def start(self, config: Config, context: TaskContext) -> None:
         super().start(config, context)
@@ -35,7 +36,7 @@ class HoldsBack(LinesSinkTask):
 
 
 class HoldsBackSink(LinesSink):
-    """Keeps every promise, and says what may be committed."""
+    """A correct sink that declares its committable offsets."""
 
     class_name = "test.HoldsBackSink"
     task = "HoldsBack"
@@ -45,7 +46,7 @@ class HoldsBackSink(LinesSink):
 
 
 class AllowsTooMuch(HoldsBack):
-    """Has committed what it has not written."""
+    """A broken task: lets offsets of unwritten records be committed."""
 
     def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
         self.reading.resume(offsets)
@@ -59,7 +60,7 @@ class AllowsMoreThanThereIs(LinesSinkTask):
 
 
 class GoesBackTwice(LinesSinkTask):
-    """Is given its first record again, which it wrote before."""
+    """A broken task: seeks back to its first record, which it already wrote."""
 
     def start(self, config: Config, context: TaskContext) -> None:
         super().start(config, context)

@@ -1,7 +1,7 @@
-"""The SDK is installed with `herdmesh-core` alone: no other part of Herdmesh is there, and no package that these two do
-not ask for.
+"""The SDK installed with `herdmesh-core` alone: no other part of Herdmesh, and only the packages that these two
+declare.
 
-Of the packages that they ask for, those of this environment are linked: no registry is asked.
+The declared packages are linked from this environment; no registry is contacted.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ raise SystemExit(pytest.main(["-q", "-p", "no:cacheprovider", "--rootdir=.", "te
 
 
 def link_packages(folder: Path, wanted: list[Requirement]) -> None:
-    """Those that are asked for, and what these ask for, into a folder."""
+    """Link the wanted packages, and their own requirements, into a folder."""
     seen: set[tuple[str, str]] = set()
     while wanted:
         one = wanted.pop()
@@ -92,7 +92,7 @@ def link_packages(folder: Path, wanted: list[Requirement]) -> None:
 
 
 def declared() -> list[Requirement]:
-    """What both ask for, and what the test kit does."""
+    """Requirements of both packages, and of the extra `testing`."""
     projects = [
         tomllib.loads((ROOT / "libs" / one / "pyproject.toml").read_text())["project"] for one in ("core", "sdk")
     ]
@@ -101,7 +101,7 @@ def declared() -> list[Requirement]:
 
 
 @pytest.mark.slow
-def test_the_kit_of_the_readme_runs_where_nothing_else_of_herdmesh_is(tmp_path: Path) -> None:
+def test_readme_test_kit_runs_with_only_the_sdk_and_core_installed(tmp_path: Path) -> None:
     site, packages, sources, here = (tmp_path / name for name in ("site", "packages", "sources", "here"))
     for folder in (packages, here):
         folder.mkdir()
@@ -117,7 +117,7 @@ def test_the_kit_of_the_readme_runs_where_nothing_else_of_herdmesh_is(tmp_path: 
     (example,) = re.findall(r"```python\n(class FileWorld\(.*?)```", readme, re.DOTALL)
     (here / "lines.py").write_text(CONNECTOR)
     (here / "test_lines.py").write_text(IMPORTS + example)
-    # -I and -S: neither this checkout nor what is installed beside it is found.
+    # -I and -S keep this checkout, and packages installed beside it, off the import path.
     command = [sys.executable, "-I", "-S", "-c", BEGIN, str(site), str(packages)]
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     done = subprocess.run(command, cwd=here, env=env, capture_output=True, text=True, check=False)

@@ -1,4 +1,6 @@
-"""Arrow to Connect and back: nothing changed, and what has no exact form refused with its column."""
+"""Conversion from Arrow to Connect and back: no value changes, and a value without an exact form is refused with its
+column's name.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from herdmesh.sdk.arrow import arrow_schema, arrow_source_batch, connect_schema,
 pa: Any = pyarrow
 UTC = datetime.UTC
 COLUMNS: dict[str, tuple[Any, Any]] = {
-    # Arrow type, values: those that come back as they were
+    # Arrow type, values: those that survive the round trip unchanged
     "int8": (pa.int8(), st.integers(-(1 << 7), (1 << 7) - 1)),
     "int64": (pa.int64(), st.integers(-(1 << 63), (1 << 63) - 1)),
     "double": (pa.float64(), st.floats(allow_nan=False)),
@@ -59,8 +61,8 @@ def sink_batch(values: Any, schema: Schema | None) -> SinkBatch:
 
 
 @given(st.lists(ROW, max_size=5), st.booleans(), st.integers(0, 2))
-def test_there_and_back(rows: list[dict[str, Any]], as_structs: bool, begin: int) -> None:
-    """As columns, and as structs one by one; of a slice too, whose arrays begin elsewhere."""
+def test_arrow_round_trip_changes_no_value(rows: list[dict[str, Any]], as_structs: bool, begin: int) -> None:
+    """As columns, and as structs one by one; also of a slice, whose arrays begin at an offset."""
     given_rows = pa.RecordBatch.from_pylist(rows, schema=TABLE).slice(min(begin, len(rows)))
     batch = arrow_source_batch("t", given_rows, {}, {})
     assert isinstance(batch.values, StructColumn)
@@ -71,7 +73,7 @@ def test_there_and_back(rows: list[dict[str, Any]], as_structs: bool, begin: int
     assert back.to_pylist() == given_rows.to_pylist()
 
 
-def test_every_type_has_its_schema() -> None:
+def test_every_arrow_type_maps_to_its_schema() -> None:
     types = {
         "uint8": (pa.uint8(), Schema("INT16")),
         "uint32": (pa.uint32(), Schema("INT64")),
@@ -95,7 +97,7 @@ def test_every_type_has_its_schema() -> None:
     assert [one.get("coded") for one in values] == ["a", None]
 
 
-def test_keys_are_a_column_and_a_batch_knows_its_place() -> None:
+def test_keys_are_a_column_and_a_batch_knows_its_offsets() -> None:
     rows = pa.RecordBatch.from_pylist([{"id": 1, "at": datetime.date(1970, 1, 2)}, {"id": 2, "at": None}])
     batch = arrow_source_batch("t", rows, {"file": "a"}, {"row": 2}, key="id", partition=3)
     assert (list(batch.keys), batch.partition, batch.source_offset) == ([1, 2], 3, {"row": 2})
@@ -105,7 +107,7 @@ def test_keys_are_a_column_and_a_batch_knows_its_place() -> None:
         arrow_source_batch("t", rows, {}, {}, key="key")
 
 
-def test_what_has_no_exact_form_is_refused_with_its_column() -> None:
+def test_value_without_an_exact_form_is_refused_with_its_column() -> None:
     microseconds = pa.RecordBatch.from_arrays([pa.array([1_001], pa.timestamp("us"))], names=["at"])
     nested = pa.RecordBatch.from_arrays(
         [pa.array([{"all": [1_001]}], pa.struct([("all", pa.list_(pa.time64("us")))]))], names=["s"]
@@ -126,7 +128,7 @@ def test_what_has_no_exact_form_is_refused_with_its_column() -> None:
             arrow_source_batch("t", rows, {}, {})
 
 
-def test_values_without_a_schema_find_their_types() -> None:
+def test_types_of_schemaless_values_are_inferred() -> None:
     found = to_arrow(sink_batch([{"id": 1, "name": "a"}, None, {"id": 2.5}], None))
     assert found.to_pylist() == [{"id": 1.0, "name": "a"}, {"id": None, "name": None}, {"id": 2.5, "name": None}]
     assert to_arrow(sink_batch(["a", None], None)).to_pylist() == [{"value": "a"}, {"value": None}]
@@ -138,7 +140,7 @@ def test_values_without_a_schema_find_their_types() -> None:
             to_arrow(sink_batch(odd, None))
 
 
-def test_defaults_and_tombstones_under_a_schema() -> None:
+def test_defaults_and_tombstones_with_a_schema() -> None:
     count = SchemaBuilder("INT32").optional().default_value(7).build()
     schema = Schema("STRUCT", fields=[("n", count), ("x", Schema("FLOAT32"))])
     found = to_arrow(sink_batch([Struct(schema, [None, 0.5]), None, Struct(schema, [1, math.inf])], schema))

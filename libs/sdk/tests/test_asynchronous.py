@@ -1,4 +1,5 @@
-"""Tasks of coroutines: one loop, in which things go on between two calls, and which ends with the task."""
+"""Coroutine tasks: one event loop for each task, which runs background work between two calls and ends with the task.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ WAIT_S = 20.0
 
 
 class PrefetchingSource(AsyncSourceTask):
-    """A task of its own fetches ahead, into a queue with room for two."""
+    """A background task prefetches into a queue with room for two."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -70,7 +71,7 @@ def threads() -> set[str]:
     return {thread.name for thread in threading.enumerate()}
 
 
-def test_what_a_task_leaves_running_goes_on_between_calls_and_ends_with_it() -> None:
+def test_background_work_continues_between_calls_and_ends_with_the_task() -> None:
     task = PrefetchingSource()
     task.start({}, context())
     assert "lines-3" in threads()
@@ -91,7 +92,7 @@ def test_what_a_task_leaves_running_goes_on_between_calls_and_ends_with_it() -> 
     assert "lines-3" not in threads()
 
 
-def test_a_task_that_fails_to_start_or_never_did_can_be_stopped() -> None:
+def test_task_that_failed_to_start_or_never_started_can_be_stopped() -> None:
     PrefetchingSource().stop()
     task = PrefetchingSource()
     with pytest.raises(OSError, match="no way in"):
@@ -102,7 +103,7 @@ def test_a_task_that_fails_to_start_or_never_did_can_be_stopped() -> None:
 
 
 class WritingSink(AsyncSinkTask):
-    """Writes each batch in a task of its own; `flush` waits for all of them."""
+    """Writes each batch in a background task; `flush` waits for all of them."""
 
     def __init__(self) -> None:
         self.written: list[Any] = []
@@ -128,7 +129,7 @@ class WritingSink(AsyncSinkTask):
         await asyncio.gather(*writing)
 
 
-def test_flush_waits_for_what_put_began_and_raises_what_failed() -> None:
+def test_flush_waits_for_writes_begun_by_put_and_raises_their_errors() -> None:
     task = WritingSink()
     task.start({}, TaskContext("lines", 0, 1, "connect-lines", "run"))
     task.open([("t", 0)])
@@ -144,7 +145,7 @@ def test_flush_waits_for_what_put_began_and_raises_what_failed() -> None:
 
 
 class LaterSink(WritingSink):
-    """Waits for nothing: what is not written yet is not to be committed."""
+    """Waits for nothing: offsets of records not yet written may not be committed."""
 
     async def pre_commit_async(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
         return offsets if all(one.done() for one in self.writing) else {}
@@ -154,7 +155,7 @@ class LaterSink(WritingSink):
         self.opened = [one for one in self.opened if one not in partitions]
 
 
-def test_what_is_still_on_its_way_is_held_back_and_closing_waits_for_it() -> None:
+def test_offsets_of_writes_in_progress_are_not_committed_and_close_waits_for_them() -> None:
     given = {("t", 0): 2}
     plain, task = WritingSink(), LaterSink()
     for one in (plain, task):

@@ -1,4 +1,4 @@
-"""The public names of the SDK: adding one is a decision, and so is taking one away."""
+"""The public names of the SDK: adding or removing one is a deliberate decision."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ TESTING = "BadConfig RecordForm SinkRunSuite SinkSuite SinkWorld SourceRunSuite 
 @pytest.mark.parametrize(
     ("module", "names"), [(sdk, EXPORTS), (arrow, ARROW), (spark, SPARK), (validators, VALIDATORS), (testing, TESTING)]
 )
-def test_the_export_lists_are_frozen(module: ModuleType, names: str) -> None:
+def test_export_lists_are_frozen(module: ModuleType, names: str) -> None:
     listed: list[str] = module.__all__
     assert sorted(listed) == sorted(names.split())
     assert all(hasattr(module, name) for name in listed)
 
 
-def test_the_sdk_alone_needs_neither_pyarrow_nor_pytest_nor_spark() -> None:
-    """It is installed with `herdmesh-core` alone, and what a run imports is time of its start."""
+def test_importing_the_sdk_loads_neither_pyarrow_nor_pytest_nor_spark() -> None:
+    """The SDK is installed with `herdmesh-core` alone, and every import of a run delays its start."""
     unwanted = {"herdmesh.worker", "pyarrow", "pyspark", "pytest"}
     code = f"import sys, herdmesh.sdk; print(sorted({unwanted!r} & sys.modules.keys()))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
 
 
-def test_the_connector_of_the_readme_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_connector_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     code = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
     assert code is not None

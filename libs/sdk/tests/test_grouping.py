@@ -1,4 +1,4 @@
-"""Items are dealt out as `ConnectorUtils.groupPartitions` deals them."""
+"""Distribution of items over groups, equal to `ConnectorUtils.groupPartitions`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from herdmesh.sdk import group_partitions
 
 
-def test_as_connects_own_examples() -> None:
-    """Of its ConnectorUtilsTest."""
+def test_groups_equal_those_of_connects_own_test() -> None:
+    """The examples are those of Connect's ConnectorUtilsTest."""
     five = [1, 2, 3, 4, 5]
     assert group_partitions(five, 1) == [five]
     assert group_partitions(five, 2) == [[1, 2, 3], [4, 5]]
@@ -22,7 +22,7 @@ def test_as_connects_own_examples() -> None:
 
 
 @given(st.lists(st.integers()), st.integers(1, 50))
-def test_nothing_is_left_out_doubled_or_moved(items: list[int], groups: int) -> None:
+def test_no_item_is_lost_duplicated_or_reordered(items: list[int], groups: int) -> None:
     made = group_partitions(items, groups)
     assert len(made) == groups
     assert [one for group in made for one in group] == items

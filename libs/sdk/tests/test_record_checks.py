@@ -1,4 +1,4 @@
-"""Records with fields that no batch can be made of: each is refused with its field and place."""
+"""Records with invalid fields: each is refused with the name of the field and the record's source offset."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _batches(*records: Any) -> list[SourceBatch]:
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_headers_that_are_no_sequence_are_named_with_their_record(place: int) -> None:
+def test_headers_that_are_no_sequence_are_refused_with_their_record(place: int) -> None:
     records = [_record(), _record()]
     records[place] = _record(headers=5)
     with pytest.raises(
@@ -42,12 +42,12 @@ def test_headers_that_are_no_sequence_are_named_with_their_record(place: int) ->
 
 
 @pytest.mark.parametrize("given", [{"topic": "t"}, "line", 5, None, SourceRecord])
-def test_what_is_no_record_is_named(given: Any) -> None:
+def test_object_that_is_no_record_is_named(given: Any) -> None:
     with pytest.raises(DataError, match="in the place of a record: give a SourceRecord or SourceOffset"):
         _batches(_record(), given)
 
 
-def test_right_fields_are_taken() -> None:
+def test_valid_fields_are_accepted() -> None:
     first = _record(partition=0, timestamp_ms=1, headers=(Header("a", None),))
     (batch,) = _batches(first, _record(partition=0))
     assert (list(batch.timestamps_ms), list(batch.headers)) == ([1, None], [[Header("a", None)], []])

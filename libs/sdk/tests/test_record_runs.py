@@ -1,4 +1,4 @@
-"""Tasks of single records in the real loop: what each call gives, in transactions of their own, and offsets alone."""
+"""Tasks of single records in the real loop: each call in a transaction of its own, and offsets without records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Given = SourceRecord | SourceOffset
 
 
 class Script:
-    """What is given, call by call, and what was heard of commits; where each partition was when the run began."""
+    """Records to return, call by call, the recorded commit notifications, and the partitions' offsets at the start of
+    the run.
+    """
 
     calls: ClassVar[list[Sequence[Given]]] = []
     commits: ClassVar[list[int]] = []
@@ -36,7 +38,7 @@ class Script:
 
 
 class Scripted(RecordSourceTask):
-    """Gives the script as lists."""
+    """Returns the script as lists."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         super().start(config, context)
@@ -63,14 +65,14 @@ class Awaited(AsyncSourceTask):
 
 
 @pytest.mark.parametrize(("task", "heard"), [(Scripted, [1, 3]), (Awaited, [1, 2, 3])])
-def test_offsets_without_records_are_committed_in_their_turn(
+def test_offsets_without_records_are_committed_in_order(
     kafka_bootstrap: str,
     tmp_topic: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
     task: type[Any],
     heard: list[int],
 ) -> None:
-    """With the records of the same call, or alone; a task that hears of records hears of these alone."""
+    """With the records of the same call, or alone; the task is notified only of records."""
     kafka, name = Kafka(kafka_bootstrap), tmp_topic("source")
     topic, other = (kafka.create_topic(tmp_topic(), 1) for _ in range(2))
     calls: list[Sequence[Given]] = [

@@ -1,4 +1,4 @@
-"""Transactions that end where a task of single records says: what the loop is asked for, batch by batch."""
+"""Transactions whose ends a task of single records defines: the requests that the loop gets, batch by batch."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from herdmesh.sdk import (
 )
 
 Call = list[tuple[SourceRecord, str]]
-"""The records one call gives, each with what is asked after it: "", "commit", "abort" or both."""
+"""The records one call returns, each with the request after it: "", "commit", "abort" or both."""
 
 
 class Calls:
-    """What a task gives, call by call; the last word of each call is of all its records."""
+    """Records that a task returns, call by call; the last word of each call is the request for all its records."""
 
     def __init__(self, calls: Sequence[tuple[Call, str]]) -> None:
         self.left = list(calls)
 
     def next(self, transactions: RecordTransactions | None, *, each: bool) -> Iterable[SourceRecord]:
-        """As a generator that asks as it goes, or, `each` False, as a list."""
+        """As a generator that makes its requests between records, or, `each` False, as a list."""
         assert transactions is not None
         if not self.left:
             return []
@@ -54,7 +54,7 @@ class Calls:
 
 
 class Generating(RecordSourceTask):
-    """Gives `calls`; as generators, or (config `list`) as lists."""
+    """Returns `calls`; as generators, or (config `list`) as lists."""
 
     def __init__(self, calls: Sequence[tuple[Call, str]]) -> None:
         self.calls = Calls(calls)
@@ -91,8 +91,9 @@ def context(asked: Boundaries | None, records_max: int = 3) -> SourceTaskContext
 
 
 def told(task: SourceTask, asked: Boundaries, calls: Calls) -> list[tuple[int, Any] | End]:
-    """What the loop sends (value and the offset with it, of the last record of each part), and where it ends
-    transactions, in order. It is asked again, as by the loop, until nothing is left."""
+    """Values that the loop sends (the last record of each part with its offset), and ends of transactions, in order.
+    Polls again, like the loop, until nothing is left.
+    """
     found: list[tuple[int, Any] | End] = []
     idle = 0
     while idle < 2:
@@ -109,7 +110,7 @@ def told(task: SourceTask, asked: Boundaries, calls: Calls) -> list[tuple[int, A
 
 
 def wanted(calls: Sequence[tuple[Call, str]]) -> list[int | End]:
-    """Values and ends in the order in which they were given and asked for."""
+    """Values and ends in the order in which they were returned and requested."""
     found: list[int | End] = []
     for call, last in calls:
         for at, (one, asked) in enumerate(call):
@@ -122,7 +123,7 @@ def wanted(calls: Sequence[tuple[Call, str]]) -> list[int | End]:
 
 
 def merged(found: Iterable[int | End]) -> list[int | End]:
-    """A transaction without anything in it is none, so its commit is the one before."""
+    """Drop the commit of an empty transaction: it adds nothing to the commit before it."""
     kept: list[int | End] = []
     for one in found:
         if not (one is End.COMMIT and (not kept or kept[-1] is End.COMMIT)):
@@ -140,15 +141,15 @@ CALLS = st.lists(
 
 
 @given(CALLS, st.integers(1, 4), st.sampled_from(("generator", "list", "async")))
-def test_transactions_end_after_the_record_that_was_named_and_after_all_of_a_call(
+def test_transactions_end_after_the_named_record_and_after_all_records_of_a_call(
     drawn: list[tuple[list[tuple[str, str]], str]], records_max: int, way: str
 ) -> None:
-    """Whatever batches the records become: by topic, and by how many the loop wants at once."""
+    """However the records are split into batches: by topic, and by the size that the loop requests."""
     numbers = iter(range(1_000))
     calls: list[tuple[Call, str]] = [
         ([(record(next(numbers), topic), asked) for topic, asked in call], last) for call, last in drawn
     ]
-    # an abort and a commit at one place is a contradiction, which has a test of its own
+    # an abort and a commit at one place contradict each other; a separate test covers that
     calls = [(call, "" if call and call[-1][1] == "abort" else last) for call, last in calls]
     asked = Boundaries()
     task = Awaiting(calls) if way == "async" else Generating(calls)
@@ -163,7 +164,7 @@ def test_transactions_end_after_the_record_that_was_named_and_after_all_of_a_cal
             assert before[1] == {"line": before[0]}, "the offset that is committed is not the record's"
 
 
-def test_what_contradicts_itself_is_not_hidden() -> None:
+def test_contradicting_transaction_requests_raise_an_error() -> None:
     asked = Boundaries()
     task = Generating([([(record(1), "commit abort"), (record(2), "")], "")])
     task.start({}, context(asked))
@@ -171,7 +172,7 @@ def test_what_contradicts_itself_is_not_hidden() -> None:
         asked.pieces(task.poll())
 
 
-def test_a_task_without_a_say_has_none_and_places_of_batches_are_not_offered_to_one_of_records() -> None:
+def test_transaction_api_is_only_offered_with_connector_boundaries_and_not_per_batch_to_record_tasks() -> None:
     task = Generating([])
     task.start({}, context(None))
     assert task.transactions is None
@@ -180,7 +181,7 @@ def test_a_task_without_a_say_has_none_and_places_of_batches_are_not_offered_to_
     assert task.context.transactions is None
 
 
-def test_a_batch_that_a_coroutine_made_ends_a_transaction_too() -> None:
+def test_batch_made_by_a_coroutine_can_end_a_transaction() -> None:
     class Batches(AsyncSourceTask):
         async def start_async(self, config: Config, context: SourceTaskContext) -> None:
             return
@@ -202,7 +203,7 @@ def test_a_batch_that_a_coroutine_made_ends_a_transaction_too() -> None:
 
 
 def test_transactions_end_after_an_offset_without_a_record() -> None:
-    """Each that is named, however many there are without a record between."""
+    """Each named offset ends one, also where no record lies between two of them."""
     asked = Boundaries()
     offsets = [SourceOffset({"file": "a"}, {"line": number}) for number in (2, 3, 4)]
 
@@ -227,7 +228,7 @@ def test_transactions_end_after_an_offset_without_a_record() -> None:
 
 
 class Placed(AsyncSourceTask):
-    """Wants to hear where each record is, of records and of batches; fails to hear of the second record."""
+    """Wants to be notified of each record's position, for records and batches; raises for the second record."""
 
     def __init__(self, given: Sequence[Sequence[SourceRecord] | SourceBatch]) -> None:
         self.given = list(given)
@@ -251,8 +252,8 @@ class Placed(AsyncSourceTask):
         self.heard.append(("commit", [one.value for one in records]))
 
 
-def test_coroutines_hear_where_each_record_is(caplog: pytest.LogCaptureFixture) -> None:
-    """In order, before the commit; of a batch that was cut where a transaction ended, each part."""
+def test_coroutine_tasks_are_notified_of_each_record_position(caplog: pytest.LogCaptureFixture) -> None:
+    """In order and before the commit; for a batch that was split at the end of a transaction, part by part."""
     task = Placed([[record(1), record(2), record(3, "u")], SourceBatch("t", [4, 5], {}, {"n": 5})])
     task.start({}, context(None))
     try:
@@ -272,6 +273,6 @@ def test_coroutines_hear_where_each_record_is(caplog: pytest.LogCaptureFixture) 
     assert "the task failed in commit_record_async" in caplog.text
 
 
-def test_only_a_coroutine_that_wants_to_hear_has_its_records_reported() -> None:
+def test_record_positions_are_reported_only_to_coroutine_tasks_that_override_the_method() -> None:
     makers: list[tuple[Callable[[], SourceTask], bool]] = [(lambda: Awaiting([]), False), (lambda: Placed([]), True)]
     assert [make().wants_metadata() for make, _ in makers] == [wants for _, wants in makers]

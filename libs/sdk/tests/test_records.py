@@ -1,4 +1,4 @@
-"""Tasks of single records: their batches, their order, and what is said to be committed."""
+"""Tasks of single records: their batches, the order of records, and the records that are reported as committed."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from herdmesh.sdk import (
 )
 
 Script = list[SourceRecord | SourceOffset | Exception | None]
-"""What a source gives: records and offsets; None ends a generator, an error ends it too."""
+"""Entries that a source returns: records and offsets; None ends a generator, and so does an error."""
 SCHEMAS = (None, Schema("STRING"))
 
 
 class ScriptedTask(RecordSourceTask):
-    """Gives a script, each entry once."""
+    """Returns each entry of a script once."""
 
     def __init__(self, script: Script) -> None:
         self.script = list(script)
@@ -72,7 +72,7 @@ def record(value: int, **more: Any) -> SourceRecord:
 
 
 def polled(task: ScriptedTask) -> list[SourceBatch]:
-    """All batches of a script, as the loop gets them: it asks again after None and after an error that passes."""
+    """All batches of a script, as the loop gets them: it polls again after None and after a retriable error."""
     batches: list[SourceBatch] = []
     while True:
         try:
@@ -111,7 +111,7 @@ OFFSETS = st.builds(SourceOffset, st.fixed_dictionaries({"source": st.sampled_fr
 
 
 def in_order(entries: Iterable[Any]) -> list[Any]:
-    """The numbers of records, and offsets; of offsets of one partition that follow each other, the last."""
+    """Numbers of records, and offsets; of consecutive offsets of one partition only the last."""
     found: list[Any] = []
     for one in entries:
         if isinstance(one, int):
@@ -125,7 +125,7 @@ def in_order(entries: Iterable[Any]) -> list[Any]:
 
 
 @given(st.lists(RECORDS | OFFSETS | st.none() | st.builds(RetriableError), max_size=40), st.integers(1, 5))
-def test_offsets_without_records_keep_their_place_among_them(script: Script, records_max: int) -> None:
+def test_offsets_without_records_keep_their_place_among_records(script: Script, records_max: int) -> None:
     given_in_order = [entry for entry in script if isinstance(entry, SourceRecord | SourceOffset)]
     for number, one in enumerate(given_in_order):
         one.source_offset = {"at": number}
@@ -142,7 +142,7 @@ def test_offsets_without_records_keep_their_place_among_them(script: Script, rec
 
 
 @given(st.lists(RECORDS | st.none() | st.builds(RetriableError), max_size=40), st.integers(1, 5))
-def test_every_record_leaves_once_in_order_whatever_comes_between(script: Script, records_max: int) -> None:
+def test_every_record_is_sent_once_in_order_despite_nones_and_errors(script: Script, records_max: int) -> None:
     wanted = [entry for entry in script if isinstance(entry, SourceRecord)]
     for number, one in enumerate(wanted):
         one.value, one.source_offset = number, {"at": number}
@@ -166,8 +166,8 @@ def test_every_record_leaves_once_in_order_whatever_comes_between(script: Script
         assert list(headers) == [list(one.headers) for one in records]
 
 
-def test_what_came_before_an_error_leaves_before_it_is_raised() -> None:
-    """The author's place has moved past it: dropped, it would be lost."""
+def test_records_before_an_error_are_sent_before_it_is_raised() -> None:
+    """The author's position has moved past them, so a discarded record would be lost."""
     task = started([record(1), record(2), OSError("gone"), record(3)])
     batch = task.poll()
     assert batch is not None
@@ -179,8 +179,8 @@ def test_what_came_before_an_error_leaves_before_it_is_raised() -> None:
     assert list(batch.values) == [3]
 
 
-def test_only_what_was_handed_on_is_said_to_be_committed() -> None:
-    """Two batches are taken at once, and the loop commits between them."""
+def test_only_records_handed_to_the_loop_are_reported_as_committed() -> None:
+    """Two batches are polled at once, and the loop commits between them."""
     task = started([record(1), record(2, partition=1)])
     assert task.poll() is not None
     task.commit()
@@ -192,7 +192,7 @@ def test_only_what_was_handed_on_is_said_to_be_committed() -> None:
 
 
 class PlacingTask(ScriptedTask):
-    """Wants to hear where each record is; fails to hear of the second."""
+    """Wants to be notified of each record's position; raises for the second."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         super().start(config, context)
@@ -204,8 +204,12 @@ class PlacingTask(ScriptedTask):
             raise ValueError("in commit_record")
 
 
-def test_a_task_that_wants_to_hears_where_each_record_is_in_order(caplog: pytest.LogCaptureFixture) -> None:
-    """Of batches whose parts are told apart, as where a transaction ends within one. Others are not asked for it."""
+def test_task_that_overrides_the_method_is_notified_of_each_record_position_in_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also for batches that are reported in parts, as where a transaction ends within one. Other tasks have no records
+    reported.
+    """
     assert not started([]).wants_metadata()
     task = PlacingTask([record(1), record(2), record(3), record(4, partition=1)])
     task.start({}, context(10))
@@ -221,8 +225,10 @@ def test_a_task_that_wants_to_hears_where_each_record_is_in_order(caplog: pytest
     assert task.committed == [1, 2, 3, 4]
 
 
-def test_what_a_call_gave_has_a_rest_until_it_is_handed_on() -> None:
-    """All of a list, one transaction with `transaction.boundary=poll`; of a generator what is taken at once."""
+def test_a_poll_has_a_remainder_until_all_its_records_are_handed_to_the_loop() -> None:
+    """All records of a list are one transaction with `transaction.boundary=poll`; of a generator, the records drawn at
+    once.
+    """
 
     class Listing(RecordSourceTask):
         def poll_records(self) -> Sequence[SourceRecord | SourceOffset]:
@@ -240,8 +246,8 @@ def test_what_a_call_gave_has_a_rest_until_it_is_handed_on() -> None:
         assert rests == wanted
 
 
-def test_an_offset_behind_the_record_that_has_it_is_no_end_of_what_there_is() -> None:
-    """A source that gives each page's offset behind its records: the next page is there at the next poll."""
+def test_an_offset_after_its_record_does_not_end_the_reading() -> None:
+    """A source may return each page's offset after the page's records: the next page comes with the next poll."""
     pages = [[record(1), record(2), SourceOffset({"file": "a"}, {"line": 2})], [record(3)]]
 
     class Paging(RecordSourceTask):
@@ -256,7 +262,7 @@ def test_an_offset_behind_the_record_that_has_it_is_no_end_of_what_there_is() ->
     assert found == [([1, 2], False), ([3], False)]
 
 
-def test_an_endless_generator_is_taken_from_as_records_are_needed() -> None:
+def test_an_endless_generator_is_drawn_from_only_as_needed() -> None:
     asked: list[int] = []
 
     class Endless(RecordSourceTask):
@@ -273,7 +279,7 @@ def test_an_endless_generator_is_taken_from_as_records_are_needed() -> None:
     assert len(asked) == 12
 
 
-def test_a_start_that_forgets_its_context_is_told_what_to_call() -> None:
+def test_a_start_without_super_is_reported_with_the_call_that_is_missing() -> None:
     class Forgetful(ScriptedTask):
         def start(self, config: Config, context: SourceTaskContext) -> None:
             return
@@ -283,7 +289,7 @@ def test_a_start_that_forgets_its_context_is_told_what_to_call() -> None:
 
 
 class Reports:
-    """A reporter that remembers."""
+    """A reporter that records its calls."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[SinkBatch, int, str]] = []
@@ -297,7 +303,7 @@ class Reports:
 
 
 class PickySink(RecordSinkTask):
-    """Gives up what is no number."""
+    """Reports every value that is no number as an errant record."""
 
     def start(self, config: Config, context: TaskContext) -> None:
         super().start(config, context)
@@ -337,7 +343,7 @@ def sink_batch(values: Sequence[Any]) -> SinkBatch:
     return SinkBatch("t", 1, 5, 5 + count, values, ["k"] * count, list(range(5, 5 + count)), [7] * count)
 
 
-def test_a_sink_is_given_records_with_their_places() -> None:
+def test_a_sink_gets_records_with_their_positions() -> None:
     task = PickySink()
     task.start({}, TaskContext("c", 0, 1, "connect-c", "run"))
     task.put(sink_batch([10, 11]))
@@ -350,7 +356,7 @@ def test_a_sink_is_given_records_with_their_places() -> None:
 
 
 @pytest.mark.parametrize("sink", [PickySink, AwaitingPickySink])
-def test_a_record_that_is_given_up_is_reported_with_its_place_among_equal_ones(
+def test_an_errant_record_is_reported_with_its_own_position_among_equal_records(
     sink: type[PickySink | AwaitingPickySink],
 ) -> None:
     reports, task = Reports(), sink()
@@ -363,7 +369,7 @@ def test_a_record_that_is_given_up_is_reported_with_its_place_among_equal_ones(
     assert all(given is batch for given, _, _ in reports.seen)
 
 
-def test_a_record_is_known_as_it_was_read_when_it_was_changed_and_when_it_is_reported_later() -> None:
+def test_a_changed_record_reported_later_is_reported_as_it_was_read() -> None:
     reports, task = Reports(), PickySink()
     task.start({}, TaskContext("c", 0, 1, "connect-c", "run", reports))
     first = sink_batch([1, 2])
@@ -375,7 +381,7 @@ def test_a_record_is_known_as_it_was_read_when_it_was_changed_and_when_it_is_rep
     assert (batch is first, index, text) == (True, 1, "late")
 
 
-def test_a_record_that_the_task_made_is_reported_as_it_made_it() -> None:
+def test_a_record_created_by_the_task_is_reported_as_created() -> None:
     reports, task = Reports(), PickySink()
     task.start({}, TaskContext("c", 0, 1, "connect-c", "run", reports))
     task.put(sink_batch([1]))

@@ -1,4 +1,6 @@
-"""Typed declarations: the definition they make, the object a config becomes, and declarations that make no sense."""
+"""Typed declarations of settings: the config definition they produce, the object a config becomes, and invalid
+declarations.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ class Mode(StrEnum):
 
 
 class JobSettings(Settings):
-    """One of everything."""
+    """One setting of every kind."""
 
     url: str = setting("Where.", importance=Importance.HIGH, validator=non_empty_string(), group="Connection")
     password: Secret = setting("The password.", group="Connection", default=Secret("none"))
@@ -36,7 +38,7 @@ class JobSettings(Settings):
     fallback: Mode | None = setting("If that fails.", default=None)
 
 
-def test_declarations_become_connects_definition() -> None:
+def test_declarations_become_connects_config_definition() -> None:
     keys = JobSettings.config_def().keys
     assert [(key.name, key.type) for key in keys.values()] == [
         ("url", Type.STRING), ("password", Type.PASSWORD), ("mode", Type.STRING), ("batch.size", Type.INT),
@@ -82,19 +84,19 @@ def test_a_config_becomes_an_object_of_the_annotated_types() -> None:
         ({"url": "x", "verbose": None}, "verbose", "Value must be non-null"),
     ],
 )
-def test_bad_values_name_their_key(config: dict[str, str | None], field: str, says: str) -> None:
+def test_invalid_values_name_their_key(config: dict[str, str | None], field: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as refused:
         JobSettings.parse(config)
     assert refused.value.field == field
 
 
-def test_recommendations_see_what_they_depend_on() -> None:
+def test_recommenders_see_the_keys_they_depend_on() -> None:
     values = JobSettings.config_def().validate({"url": "x", "mode": "replace"})
     assert values["batch.size"].recommended == [1]
     assert JobSettings.config_def().validate({"url": "x"})["batch.size"].recommended == [100, 1_000]
 
 
-def test_settings_extend_settings() -> None:
+def test_settings_can_extend_settings() -> None:
     class More(JobSettings):
         depth: int = setting("How deep.", default=1)
 
@@ -102,7 +104,7 @@ def test_settings_extend_settings() -> None:
     assert More.parse({"url": "x", "depth": "3"}).depth == 3
 
 
-def test_declarations_that_make_no_key_are_told() -> None:
+def test_invalid_declarations_are_rejected() -> None:
     class Undeclared(Settings):
         url: str = "x"
 

@@ -1,4 +1,4 @@
-"""The standard suite passes what keeps every promise, and catches what breaks one, by the test that is for it."""
+"""The standard suite passes for correct connectors, and catches each broken one by the test meant for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TestLinesSource(SourceSuite):
 
 
 class TestCountedSource(SourceSuite):
-    """With a world that is made with something from outside."""
+    """Runs the suite with a world that needs an argument from outside."""
 
     connector = counted.CountedSource
     world = counted.CountedWorld
@@ -93,7 +93,7 @@ class TestAwaitedRecordSinkRuns(SinkRunSuite):
 
 
 def failing(suite: Any, folder: Path) -> dict[str, str]:
-    """The tests of a suite that fail, with what they say."""
+    """Failing tests of a suite, with their messages."""
     found: dict[str, str] = {}
     for name in sorted(dir(suite)):
         if not name.startswith("test_"):
@@ -124,7 +124,7 @@ def sink_suite(connector: type[SinkConnector], world: type[Any]) -> type[Any]:
 
 
 def with_task(connector: type[Any], task: type[Any]) -> Any:
-    """The good connector with a broken task."""
+    """The correct connector with a broken task."""
     return type(task.__name__, (connector,), {"task": task.__name__})
 
 
@@ -145,7 +145,7 @@ def with_task(connector: type[Any], task: type[Any]) -> Any:
         (examples.AnotherSchema, ALL_SENT, "Invalid Java object for schema with type STRING"),
     ],
 )
-def test_a_source_task_that_breaks_a_promise_is_caught(tmp_path: Path, task: type[Any], caught: str, says: str) -> None:
+def test_a_broken_source_task_is_caught(tmp_path: Path, task: type[Any], caught: str, says: str) -> None:
     found = failing(source_suite(with_task(examples.LinesSource, task)), tmp_path)
     assert says in found.get(caught, "it passed"), found
 
@@ -159,9 +159,7 @@ def test_a_source_task_that_breaks_a_promise_is_caught(tmp_path: Path, task: typ
         (counted.OneMore, ALL_SENT, "records [7] were never written"),
     ],
 )
-def test_a_task_that_makes_records_up_and_breaks_a_promise_is_caught(
-    tmp_path: Path, task: type[Any], caught: str, says: str
-) -> None:
+def test_a_broken_task_of_generated_records_is_caught(tmp_path: Path, task: type[Any], caught: str, says: str) -> None:
     found = failing(source_suite(with_task(counted.CountedSource, task), counted.CountedWorld), tmp_path)
     assert says in found.get(caught, "it passed"), found
 
@@ -176,7 +174,7 @@ def test_a_task_that_makes_records_up_and_breaks_a_promise_is_caught(
         (examples.OwnOffsetsRefused, "test_stored_offsets_can_be_set", "no offset can be set"),
     ],
 )
-def test_a_connector_that_breaks_a_promise_is_caught_by_one_test(
+def test_a_broken_connector_is_caught_by_exactly_one_test(
     tmp_path: Path, connector: type[SourceConnector], caught: str, says: str
 ) -> None:
     found = failing(source_suite(connector), tmp_path)
@@ -221,7 +219,7 @@ def test_a_connector_that_breaks_a_promise_is_caught_by_one_test(
         ),
     ],
 )
-def test_a_sink_task_that_breaks_a_promise_is_caught(
+def test_a_broken_sink_task_is_caught(
     tmp_path: Path, task: type[Any], world: type[Any], caught: str, says: str
 ) -> None:
     elsewhere: dict[str, Any] = {
@@ -233,8 +231,8 @@ def test_a_sink_task_that_breaks_a_promise_is_caught(
     assert says in found.get(caught, "it passed"), found
 
 
-def test_a_suite_has_no_test_that_only_good_connectors_reach(tmp_path: Path) -> None:
-    """The good ones pass when they are driven as the broken ones are."""
+def test_every_test_of_a_suite_also_passes_for_the_correct_connectors(tmp_path: Path) -> None:
+    """The correct connectors pass when they are driven in the same way as the broken ones."""
     assert failing(source_suite(examples.LinesSource), tmp_path / "source") == {}
     assert failing(source_suite(counted.CountedSource, counted.CountedWorld), tmp_path / "counted") == {}
     assert failing(sink_suite(examples.LinesSink, examples.LinesSinkWorld), tmp_path / "sink") == {}
