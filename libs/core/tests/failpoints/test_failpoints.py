@@ -1,4 +1,4 @@
-"""Failpoints in a real process: where it stands still, where it dies, and what the log says before it does."""
+"""Failpoints in a real process: the places where it stops, where it dies, and the log entry written before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from herdmesh.failpoints import LOG_VARIABLE, VARIABLE, Failpoints
 from herdmesh.topicstore import WriteStage
 from herdmesh.topicstore.stages import failpoints_of
 
-#: Hits the point named on each line of stdin, in a thread as the topic store's writer does, and says when it is past.
+#: Hits the failpoint named on each line of stdin, in a thread as the topic store's writer does, and prints when it has
+#: passed.
 _CHILD = """
 import sys, threading
 from herdmesh.failpoints import Failpoints
@@ -51,7 +52,7 @@ class Child:
         return self.process.stdout.readline().strip()
 
     def until_stopped_or_ended(self) -> int:
-        """The raw wait status; it went no further than its point."""
+        """Return the raw wait status; the process did not pass its failpoint."""
         status = os.waitpid(self.process.pid, os.WUNTRACED)[1]
         assert self.process.stdout is not None
         said = select.select([self.process.stdout.fileno()], [], [], 0)[0] if os.WIFSTOPPED(status) else []
@@ -67,7 +68,7 @@ Start = Callable[[str], Child]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Generator[Start]:
-    """Start a child with these entries; all share one log."""
+    """Start a child with these entries; all children share one log."""
     children: list[Child] = []
 
     def begin(entries: str) -> Child:
@@ -95,7 +96,7 @@ def start(tmp_path: Path) -> Generator[Start]:
             pass
 
 
-def test_a_process_stands_still_before_the_next_step_and_once_for_all_processes(start: Start) -> None:
+def test_failpoint_stops_a_process_before_the_next_step_and_fires_once_for_all_processes(start: Start) -> None:
     child = start("other/second=stop, me/first=stop")
     child.hit("second")  # armed for another owner
     assert child.said() == "passed second"
@@ -111,7 +112,7 @@ def test_a_process_stands_still_before_the_next_step_and_once_for_all_processes(
     assert len(child.lines()) == 1
 
 
-def test_always_means_every_time(start: Start) -> None:
+def test_always_fires_at_every_hit(start: Start) -> None:
     child = start("first=stop:always")
     for round_ in (1, 2):
         child.hit("first")
@@ -121,12 +122,12 @@ def test_always_means_every_time(start: Start) -> None:
         assert child.said() == "passed first"
 
 
-def test_a_process_dies_at_its_point_and_its_successor_lives(start: Start) -> None:
+def test_process_dies_at_its_failpoint_and_its_successor_does_not(start: Start) -> None:
     child = start("first=kill")
     child.hit("first")
     status = child.until_stopped_or_ended()
     assert os.WTERMSIG(status) == signal.SIGKILL
-    child.process.returncode = -signal.SIGKILL  # it was waited for here
+    child.process.returncode = -signal.SIGKILL  # the test waited for it already
     assert child.said() == ""
     assert child.lines() == [f"first {child.process.pid} me"]
     successor = start("first=kill")
@@ -134,7 +135,7 @@ def test_a_process_dies_at_its_point_and_its_successor_lives(start: Start) -> No
     assert successor.said() == "passed first"
 
 
-def test_a_held_thread_goes_no_further_while_its_process_lives_on(start: Start) -> None:
+def test_held_thread_stays_at_its_failpoint_while_its_process_continues(start: Start) -> None:
     child = start("first=hold")
     child.hit("first")
     assert child.process.stdout is not None
@@ -142,13 +143,13 @@ def test_a_held_thread_goes_no_further_while_its_process_lives_on(start: Start) 
         assert child.process.poll() is None
         time.sleep(0.01)
     assert child.lines() == [f"first {child.process.pid} me"]
-    # The child hits its points one after the other: its main thread runs, and waits for the one that is held.
+    # The child hits its points one after the other: its main thread runs, and waits for the held thread.
     child.hit("second")
     assert not select.select([child.process.stdout.fileno()], [], [], 0.2)[0]
     assert psutil.Process(child.process.pid).status() != psutil.STATUS_STOPPED
 
 
-def test_a_running_process_can_be_armed(start: Start, tmp_path: Path) -> None:
+def test_running_process_can_be_armed(start: Start, tmp_path: Path) -> None:
     child = start(f"@{tmp_path / 'armed'}")
     child.hit("first")
     assert child.said() == "passed first"
@@ -177,13 +178,13 @@ def test_a_running_process_can_be_armed(start: Start, tmp_path: Path) -> None:
         "=stop",
     ],
 )
-def test_a_mistyped_entry_is_an_error(entries: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistyped_entry_is_an_error(entries: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, entries)
     with pytest.raises(ValueError, match=VARIABLE):
         Failpoints(["first", "second"]).arm("me")
 
 
-def test_a_store_knows_its_six_stages_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_has_exactly_six_write_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "other-topic/before-send=stop,other-topic/before-answer=kill")
     on_stage = failpoints_of("topic")
     for stage in WriteStage:
@@ -191,6 +192,6 @@ def test_a_store_knows_its_six_stages_and_no_others(monkeypatch: pytest.MonkeyPa
     assert [stage.value for stage in WriteStage] == [
         *("before-send", "after-send", "before-commit", "after-commit", "before-read-back", "before-answer")
     ]
-    monkeypatch.setenv(VARIABLE, "before-write=stop")  # the record loop's
+    monkeypatch.setenv(VARIABLE, "before-write=stop")  # a failpoint of the record loop
     with pytest.raises(ValueError, match="before-write"):
         failpoints_of("topic")

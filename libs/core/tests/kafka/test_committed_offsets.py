@@ -1,4 +1,4 @@
-"""Metadata of committed offsets is read by its length, whoever committed it and whatever the heap holds."""
+"""Metadata of committed offsets, read by its length, whichever client committed it and whatever the heap holds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from libs.core.tests.engine.harness import Kafka
 
 pytestmark = pytest.mark.kafka
 _MANIFEST = json.dumps({"herdmesh": 1, "topic": "x" * 22}, separators=(",", ":"))
-#: Chunks of the allocator that a thread keeps of one size.
+#: Number of chunks of one size that a thread's allocator cache keeps.
 _KEPT = 64
 
 
 def _leave_garbage(size: int) -> None:
-    """Free chunks of the size that the copy of the metadata will be given, filled with what is no UTF-8."""
+    """Free chunks of the size that the copy of the metadata will get, filled with bytes that are not UTF-8."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     libc.free.argtypes = [ctypes.c_void_p]
@@ -36,7 +36,9 @@ def _leave_garbage(size: int) -> None:
 
 @pytest.mark.parametrize("name", ["plain", "größe"])
 @pytest.mark.parametrize("text", [_MANIFEST, "", "é" * 20])
-def test_what_was_committed_is_read(kafka_bootstrap: str, tmp_topic: Callable[..., str], name: str, text: str) -> None:
+def test_committed_metadata_is_read_back(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], name: str, text: str
+) -> None:
     kafka = Kafka(kafka_bootstrap)
     topic = kafka.create_topic(tmp_topic("committed"), 2)
     group = f"{topic}-{name}"
@@ -54,7 +56,7 @@ def test_what_was_committed_is_read(kafka_bootstrap: str, tmp_topic: Callable[..
     consumer.close()
 
 
-def test_metadata_that_is_no_utf_8_costs_no_run(
+def test_metadata_that_is_not_utf_8_does_not_fail_the_run(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = Kafka(kafka_bootstrap)

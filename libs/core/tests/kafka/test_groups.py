@@ -1,6 +1,7 @@
-"""Groups asked about while brokers are slow to tell who keeps them, against librdkafka's mock of a cluster: the process
-lives. What a real broker answers is tested where it is asked (`test_delete_group_offsets`, the offsets API, the
-mirror)."""
+"""Queries about consumer groups while brokers are slow to name the coordinator, against librdkafka's mock cluster: the
+process survives. Answers of a real broker are tested beside their callers (`test_delete_group_offsets`, the offsets
+API, the mirror).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ IMPATIENT_S, PATIENT_S = 0.2, 30.0
 
 
 def slow_cluster() -> AdminClient:
-    """A client that is connected to a broker which takes a second for each answer from now on."""
+    """A client connected to a broker that delays each response by a second from now on."""
     admin = AdminClient(MOCK)
     admin.list_topics(timeout=PATIENT_S)
     library, pointer = native.librdkafka(), ctypes.c_void_p
@@ -36,13 +37,13 @@ def slow_cluster() -> AdminClient:
 
 
 def run(call: str) -> subprocess.CompletedProcess[bytes]:
-    """In a process of its own, which may die of it."""
+    """Run the call in a process of its own, which may crash."""
     script = f"from {__name__} import {call}; {call}()"
     return subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, timeout=60)
 
 
-def test_a_client_whose_question_is_over_dies_of_the_coordinator() -> None:
-    """Why there is `herdmesh.kafka.groups`. Once this fails, a question may have its own time."""
+def test_librdkafka_aborts_when_a_coordinator_reply_arrives_after_the_request_timed_out() -> None:
+    """The reason for `herdmesh.kafka.groups`. Once this test fails, a request may have its own timeout."""
     died = run("die")
     assert died.returncode == -signal.SIGABRT, died.stderr.decode()
     assert b"eonce->refcnt > 0" in died.stderr
@@ -56,7 +57,7 @@ def die() -> None:
 
 
 @pytest.mark.parametrize("call", ["live_on", "leave"])
-def test_asked_so_it_lives(call: str) -> None:
+def test_guarded_group_queries_survive_a_slow_coordinator_lookup(call: str) -> None:
     lived = run(call)
     assert lived.returncode == 0, lived.stderr.decode()
 
@@ -68,11 +69,11 @@ def live_on() -> None:
     assert failed.value.args[0].code() == KafkaError._TIMED_OUT  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(KafkaException, match="no broker told"):
         find_coordinator(admin, "g", IMPATIENT_S)
-    find_coordinator(admin, "g", PATIENT_S)  # by then the first answers have come
+    find_coordinator(admin, "g", PATIENT_S)  # by then the first responses have arrived
 
 
 def leave() -> None:
-    """The client goes while a question is open."""
+    """Drop the client while a request is open."""
     admin = slow_cluster()
     with pytest.raises(KafkaException, match="no broker told"):
         describe_group(admin, "g", IMPATIENT_S)
@@ -80,7 +81,7 @@ def leave() -> None:
 
 
 class Refusing:
-    """An admin client whose answers are all this error."""
+    """An admin client whose every response is this error."""
 
     def __init__(self, code: int) -> None:
         self._error = KafkaException(KafkaError(code))
@@ -89,7 +90,7 @@ class Refusing:
         raise self._error
 
 
-def test_a_coordinator_that_answers_is_known_whatever_it_says() -> None:
+def test_a_coordinator_that_answers_with_an_error_counts_as_found() -> None:
     find_coordinator(Refusing(KafkaError.GROUP_AUTHORIZATION_FAILED), "g", PATIENT_S)
     with pytest.raises(KafkaException):
         find_coordinator(Refusing(KafkaError._TRANSPORT), "g", PATIENT_S)  # pyright: ignore[reportPrivateUsage]

@@ -1,4 +1,6 @@
-"""Offsets of partitions, asked of a real broker by clients that know nothing yet, also while all ask at once."""
+"""Begin and end offsets of partitions, queried from a real broker by clients without cached metadata, also
+concurrently.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def filled(kafka_bootstrap: str) -> str:
 
 
 @pytest.mark.kafka
-def test_each_partition_says_where_it_begins_and_ends_or_what_is_wrong_with_it(
+def test_each_partition_gets_its_begin_and_end_offset_or_its_error(
     kafka_bootstrap: str, filled: str, tmp_topic: Callable[..., str]
 ) -> None:
     admin, away = client(kafka_bootstrap), tmp_topic()
@@ -59,8 +61,8 @@ def test_each_partition_says_where_it_begins_and_ends_or_what_is_wrong_with_it(
     assert begins[places[1]].result(WAIT_S).offset == 0
 
 
-def test_no_topic_is_made_by_being_asked_about(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> None:
-    """On a broker that makes topics for whoever asks, as any other client of ours would."""
+def test_listing_offsets_creates_no_topic(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> None:
+    """The broker creates topics automatically, as any other client of ours would make it do."""
     safe, usual = client(guarded.bootstrap), AdminClient({"bootstrap.servers": guarded.bootstrap})
     away, made = TopicPartition(tmp_topic("away"), 0), TopicPartition(tmp_topic("made"), 0)
     asked = list_offsets(safe, {away: OffsetSpec.latest()}, timeout_s=WAIT_S)
@@ -73,7 +75,7 @@ def test_no_topic_is_made_by_being_asked_about(guarded: GuardedBroker, tmp_topic
 
 
 @pytest.mark.kafka
-def test_of_many_topics_all_are_told_of_at_once(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+def test_offsets_of_many_topics_come_in_one_call(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     admin, kafka, topics = (
         client(kafka_bootstrap),
         Kafka(kafka_bootstrap),
@@ -87,7 +89,7 @@ def test_of_many_topics_all_are_told_of_at_once(kafka_bootstrap: str, tmp_topic:
 
 
 @pytest.mark.kafka
-def test_a_partition_without_a_leader_is_not_asked(kafka_bootstrap: str, filled: str) -> None:
+def test_partition_without_a_leader_is_not_queried(kafka_bootstrap: str, filled: str) -> None:
     admin = client(kafka_bootstrap)
     known = read_topic_metadata(admin, [filled], WAIT_S)
     known[filled].partitions[0].leader = -1
@@ -97,7 +99,7 @@ def test_a_partition_without_a_leader_is_not_asked(kafka_bootstrap: str, filled:
     assert answers[places[1]].result(WAIT_S).offset == 2
 
 
-def test_a_cluster_that_is_away_is_told_by_the_answers() -> None:
+def test_unreachable_cluster_fails_every_answer() -> None:
     place = TopicPartition("t", 0)
     answers = list_offsets(client("127.0.0.1:1"), {place: OffsetSpec.latest()}, timeout_s=0.2)
     assert code_of(answers[place]) in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
@@ -105,8 +107,8 @@ def test_a_cluster_that_is_away_is_told_by_the_answers() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.skipif(not SOAKING, reason="half a minute of both processors: make soak ARGS=tasks")
-def test_no_process_dies_of_asking(kafka_bootstrap: str, filled: str) -> None:
-    """Asked of the client itself, half of these processes died in 40 s (docs/internals/bugs.md)."""
+def test_no_process_crashes_while_listing_offsets(kafka_bootstrap: str, filled: str) -> None:
+    """With the client's own method, half of these processes crashed within 40 s (docs/internals/bugs.md)."""
     context = multiprocessing.get_context("spawn")
     started = [context.Process(target=_ask, args=(kafka_bootstrap, filled)) for _ in range(_PROCESSES)]
     for one in started:

@@ -1,4 +1,4 @@
-"""Amazon MSK's login by IAM: its tokens by SigV4's own rules, and a real broker that takes tokens of OAUTHBEARER."""
+"""Amazon MSK's IAM login: its tokens by SigV4's own rules, and a real broker that accepts OAUTHBEARER tokens."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def settings(servers: str = _BROKER, options: str = "") -> dict[str, Any]:
 
 
 def token_of(config: Mapping[str, Any]) -> tuple[str, Mapping[str, str], float]:
-    """Host, query and end of the token's life."""
+    """Host, query and expiry time of the token."""
     found = ready(config)
     token, over_s = found["oauth_cb"](None)
     url = urlsplit(base64.urlsafe_b64decode(token + "==").decode())
@@ -58,7 +58,7 @@ def token_of(config: Mapping[str, Any]) -> tuple[str, Mapping[str, str], float]:
 
 
 def signature_of(host: str, query: Mapping[str, str], secret: str) -> str:
-    """SigV4 of a presigned GET, computed as AWS's reference of it says."""
+    """SigV4 signature of a presigned GET, computed as AWS's reference describes it."""
     scope = query["X-Amz-Credential"].split("/", 1)[1]
     date, region, service, end = scope.split("/")
     signed = sorted((name, value) for name, value in query.items() if name not in ("X-Amz-Signature", "User-Agent"))
@@ -74,7 +74,7 @@ def signature_of(host: str, query: Mapping[str, str], secret: str) -> str:
     return hmac.digest(key, to_sign.encode(), "sha256").hex()
 
 
-def test_a_token_is_a_request_to_msk_signed_with_the_environments_key() -> None:
+def test_a_token_is_a_request_to_msk_signed_with_the_key_of_the_environment() -> None:
     before = time.time()
     host, query, over_s = token_of(settings())
     assert host == "kafka.eu-central-1.amazonaws.com"
@@ -85,7 +85,7 @@ def test_a_token_is_a_request_to_msk_signed_with_the_environments_key() -> None:
     assert before + 890 < over_s < time.time() + 901, "15 minutes"
 
 
-def test_the_client_gets_oauthbearer_and_nothing_of_javas() -> None:
+def test_the_client_gets_oauthbearer_and_none_of_the_java_settings() -> None:
     more = {"sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler", "acks": "1"}
     found = ready({**settings(), **more})
     assert sorted(found) == ["acks", "bootstrap.servers", "oauth_cb", "sasl.mechanism", "security.protocol"]
@@ -102,7 +102,7 @@ def test_the_client_gets_oauthbearer_and_nothing_of_javas() -> None:
         ("kafka.internal.example.com:9098", "ap-south-1", "ap-south-1"),
     ],
 )
-def test_the_region_is_of_the_brokers_names_else_of_the_environment(
+def test_the_region_comes_from_the_broker_names_else_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, servers: str, environment: str, region: str
 ) -> None:
     if environment:
@@ -111,7 +111,7 @@ def test_the_region_is_of_the_brokers_names_else_of_the_environment(
     assert query["X-Amz-Credential"].split("/")[2] == region
 
 
-def test_a_profile_and_a_role_are_who_signs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_token_is_signed_as_the_configured_profile_and_role(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = "[connect]\naws_access_key_id = AKIDPROFILE\naws_secret_access_key = profile-secret\n"
     (tmp_path / "AWS_SHARED_CREDENTIALS_FILE").write_text(text)
     host, query, _ = token_of(settings(options=' awsProfileName="connect"'))
@@ -139,7 +139,7 @@ def test_a_profile_and_a_role_are_who_signs(monkeypatch: pytest.MonkeyPatch, tmp
         (" awsProfilName=x", _BROKER, "did you mean awsProfileName?"),
     ],
 )
-def test_a_login_that_cannot_be_is_told_when_the_client_is_made(
+def test_an_impossible_login_is_reported_when_the_client_is_created(
     monkeypatch: pytest.MonkeyPatch, options: str, servers: str, why: str
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
@@ -151,7 +151,7 @@ def test_a_login_that_cannot_be_is_told_when_the_client_is_made(
     assert why in error.str()
 
 
-def test_aws_that_is_not_reached_may_be_reached_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_aws_is_retried_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:9")
     role = ' awsRoleArn="arn:aws:iam::123456789012:role/connect" awsStsRegion="eu-west-1"'
     with pytest.raises(KafkaException, match="AWS was not reached") as raised:
@@ -159,11 +159,12 @@ def test_aws_that_is_not_reached_may_be_reached_later(monkeypatch: pytest.Monkey
     assert raised.value.args[0].code() == KafkaError._TRANSPORT
 
 
-async def test_every_kind_of_client_logs_in_and_goes_on_with_new_tokens(
+async def test_every_kind_of_client_logs_in_and_refreshes_its_tokens(
     guarded: GuardedBroker, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker takes tokens that nobody signed and are not over, so the signed one is put into such a token, which
-    lives for 3 s."""
+    """The broker accepts unsigned tokens that have not expired, so the signed token is put inside one that lives for 3
+    s.
+    """
     user, _ = guarded.new_user()
     topic = tmp_topic()
     await guarded.allow(user, f"topic:{topic}", "READ", "WRITE", "CREATE", "DESCRIBE")
@@ -179,7 +180,7 @@ async def test_every_kind_of_client_logs_in_and_goes_on_with_new_tokens(
             signed, _ = make()
             now = time.time()
             made.append(signed)
-            if len(made) >= 7:  # of three clients the first ones, then further
+            if len(made) >= 7:  # the first tokens of three clients, then refreshed ones
                 third.set()
             return ".".join((*map(_part, ({"alg": "none"}, {"sub": user, "iat": now, "exp": now + 3})), "")), now + 3
 

@@ -1,4 +1,4 @@
-"""What is passed on of a client's lines while its broker is away."""
+"""Filter of repeated log lines of a Kafka client whose broker is unreachable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _record(text: str) -> logging.LogRecord:
     return logging.LogRecord("tests.repeats", logging.ERROR, "", 0, "%s", (text,), None)
 
 
-def test_a_connection_that_fails_again_and_again_is_told_at_once_and_then_seldom_with_the_count() -> None:
+def test_a_repeated_connection_failure_is_logged_at_once_and_then_rarely_with_a_count() -> None:
     now = [100.0]
     repeats = Repeats(lambda: now[0])
     told: list[str] = []
@@ -27,7 +27,7 @@ def test_a_connection_that_fails_again_and_again_is_told_at_once_and_then_seldom
     assert told == [_REFUSED, *[f"{_REFUSED} (399 more like it since {PAUSE_S:.0f} s ago)"] * 2]
 
 
-def test_other_connections_other_clients_and_other_lines_are_told() -> None:
+def test_lines_of_other_connections_other_clients_and_other_kinds_are_logged() -> None:
     repeats = Repeats(lambda: 100.0)
     texts = [
         _REFUSED,
@@ -40,7 +40,7 @@ def test_other_connections_other_clients_and_other_lines_are_told() -> None:
     assert not repeats.filter(_record(_REFUSED))
 
 
-def test_who_debugs_is_told_everything() -> None:
+def test_at_debug_level_every_line_is_logged() -> None:
     logger = logging.getLogger("tests.repeats")
     logger.setLevel(logging.DEBUG)
     try:
@@ -50,7 +50,7 @@ def test_who_debugs_is_told_everything() -> None:
         logger.setLevel(logging.NOTSET)
 
 
-def test_connections_of_long_ago_are_forgotten() -> None:
+def test_old_connections_are_forgotten_so_memory_stays_bounded() -> None:
     now = [0.0]
     repeats = Repeats(lambda: now[0])
     for number in range(5_000):

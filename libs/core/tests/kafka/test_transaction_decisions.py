@@ -1,5 +1,6 @@
-"""Reading a decision from a partition that others go on writing to, and what a store and a run make of a failure of
-that. With a broker: test_kafka_hung and tests/faults/test_hung_transactions.py."""
+"""Reading the outcome of a transaction from a partition that receives more records meanwhile, and how a store and a run
+handle a failure of that read. With a broker: test_kafka_hung and tests/faults/test_hung_transactions.py.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ COMMIT = (
 
 
 class Busy:
-    """A consumer whose partition gets another record with every look, and so never comes to its end.
+    """A consumer whose partition gets another record with every poll, so that it never reaches the end.
 
-    `failure`: the answer to the first question.
+    `failure`: the error of the first request.
     """
 
     def __init__(self, failure: int | None = None) -> None:
@@ -61,7 +62,7 @@ class Busy:
 
 
 class Stuck(Busy):
-    """One that gets the first record and nothing more."""
+    """A consumer that gets the first record and nothing more."""
 
     turns = 0
 
@@ -70,7 +71,7 @@ class Stuck(Busy):
         return super().consume(most, timeout_s) if self.turns == 1 else []
 
 
-def test_a_decision_is_known_although_others_go_on_writing() -> None:
+def test_outcome_is_found_while_others_keep_writing() -> None:
     busy: Any = Busy()
     turns = count(1)
     found = decisions(busy, ID, [("t", 0), ("t", 1)], limit_s=5, moved=lambda: next(turns))
@@ -78,8 +79,8 @@ def test_a_decision_is_known_although_others_go_on_writing() -> None:
     assert next(turns) == 4, "a caller is told of each turn"
 
 
-def test_nothing_is_answered_before_everything_was_read() -> None:
-    """What was read first need not be the last decision."""
+def test_no_outcome_is_returned_before_all_records_are_read() -> None:
+    """The first outcome that is read need not be the last one."""
     stuck: Any = Stuck()
     with pytest.raises(DecisionsNotRead, match=rf"'{ID}' in __transaction_state-0 could not be read in 0.05 s"):
         decisions(stuck, ID, [("t", 0)], limit_s=0.05)
@@ -87,8 +88,8 @@ def test_nothing_is_answered_before_everything_was_read() -> None:
 
 
 @pytest.mark.parametrize("end", [-1001, 0])
-def test_an_end_that_the_broker_does_not_know_is_no_end(end: int) -> None:
-    """Whoever asks has initialised the id, which is a record of that partition."""
+def test_end_offset_unknown_to_the_broker_is_an_error(end: int) -> None:
+    """The caller has initialised the transactional id, which wrote a record to that partition."""
 
     class Young(Busy):
         def get_watermark_offsets(self, _partition: object, timeout: float) -> tuple[int, int]:
@@ -102,7 +103,7 @@ def test_an_end_that_the_broker_does_not_know_is_no_end(end: int) -> None:
 
 
 def _decided(asked: Busy, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What a store learns of two partitions."""
+    """Outcomes that a store learns for two partitions."""
 
     def opened(_: TopicSettings) -> Busy:
         return asked
@@ -116,25 +117,23 @@ def _decided(asked: Busy, monkeypatch: pytest.MonkeyPatch) -> Any:
         assert asked.closed
 
 
-def test_a_store_learns_of_each_partition_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_learns_the_known_outcome_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _decided(Busy(), monkeypatch) == {("t", 0): True, ("t", 1): None}
 
 
-def test_to_a_store_that_is_refused_the_decisions_none_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_without_permission_to_read_outcomes_knows_none(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = Busy(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     assert _decided(refused, monkeypatch) == {("t", 0): None, ("t", 1): None}
 
 
 @pytest.mark.parametrize("asked", [Stuck(), Busy(KafkaError.LEADER_NOT_AVAILABLE)], ids=["not read", "no leader"])
-def test_a_store_that_can_learn_more_by_asking_again_is_blocked_until_then(
-    asked: Busy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_store_is_blocked_while_a_retry_can_learn_more(asked: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LogBlocked, match="to learn how an earlier transaction of this store was decided"):
         _decided(asked, monkeypatch)
 
 
 @pytest.mark.parametrize("silence", [KafkaError._TRANSPORT, KafkaError._TIMED_OUT])  # pyright: ignore[reportPrivateUsage]
-def test_a_store_whose_broker_does_not_answer_does_not_say_that_it_does(
+def test_store_with_an_unreachable_broker_reports_unavailable_not_blocked(
     silence: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(LogUnavailable, match="cannot read __transaction_state: ") as raised:
@@ -143,7 +142,7 @@ def test_a_store_whose_broker_does_not_answer_does_not_say_that_it_does(
 
 
 @pytest.mark.parametrize("asked", [Stuck(), Busy(KafkaError.TOPIC_AUTHORIZATION_FAILED)], ids=["not read", "refused"])
-def test_a_run_finishes_nothing_whose_decision_it_has_not_read_and_says_so(
+def test_run_finishes_no_transaction_whose_outcome_was_not_read_and_logs_it(
     asked: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(hung_offsets_transaction, "_DECISIONS_LIMIT_S", 0.05)

@@ -1,4 +1,4 @@
-"""The address that a service tells others: never one that is the same on every host."""
+"""The address that a service advertises: never one that is the same on every host."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def test_an_address_that_is_the_same_on_every_host_is_not_advertised(address: st
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "worker-1", "10.0.0.7"])
-def test_the_address_is_where_it_listens_with_the_port_that_was_free(host: str) -> None:
+def test_the_advertised_address_is_the_listen_address_with_the_assigned_port(host: str) -> None:
     settings = _Settings.load([f"--listen={host}:0"])
     assert settings.address(5) == settings.local_address(5) == f"{host}:5"

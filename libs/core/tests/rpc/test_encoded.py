@@ -1,4 +1,4 @@
-"""Messages encoded once for many callers."""
+"""Messages encoded once for many receivers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_serializer_sends_bytes_as_they_are_and_encodes_messages() -> None:
     assert serialize(_make("first")) == data
 
 
-def test_what_was_not_asked_for_longest_goes_when_there_is_no_room() -> None:
+def test_the_least_recently_used_encoding_is_evicted_when_the_cache_is_full() -> None:
     size = len(_make("0").SerializeToString())
     views = EncodedViews(size * 3)
     owners = [[number] for number in range(4)]
@@ -50,7 +50,7 @@ def test_what_was_not_asked_for_longest_goes_when_there_is_no_room() -> None:
 
 
 @given(st.lists(st.text(max_size=300), max_size=5), st.text(max_size=40))
-def test_a_response_joined_from_encoded_fields_is_the_one_encoded_whole(names: list[str], token: str) -> None:
+def test_a_response_joined_from_encoded_fields_equals_one_encoded_whole(names: list[str], token: str) -> None:
     connectors = [connector_pb2.Connector(name=name) for name in names]
     whole = config_messages_pb2.ListConnectorsResponse(connectors=connectors, next_page_token=token)
     fields = [encoded.field(2, connector.SerializeToString()) for connector in connectors]

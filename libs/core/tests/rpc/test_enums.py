@@ -1,4 +1,4 @@
-"""Enums between the wire and Python: every member has a number, and every number is read."""
+"""Conversion of enums between the wire and Python: every member has a number, and every number is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Misspelt(Enum):
 _STATES = WireEnum(connector_pb2.RunState, _State)
 
 
-def test_members_survive() -> None:
+def test_every_member_survives_the_round_trip() -> None:
     for member in _State:
         assert _STATES.enum_from(_STATES.to_wire(member), None) is member
     assert _STATES.to_wire(_State.RUNNING) == connector_pb2.RUN_STATE_RUNNING
@@ -49,6 +49,6 @@ def test_unspecified_reads_as_the_default_or_as_its_own_member() -> None:
     assert WireEnum(connector_pb2.ConnectorType, _Type).enum_from(0, None) is _Type.UNKNOWN
 
 
-def test_a_member_that_the_contract_lacks_is_found_at_import() -> None:
+def test_a_member_missing_from_the_contract_is_found_at_import() -> None:
     with pytest.raises(ValueError, match=r"RunState has no value for .*RUNING"):
         WireEnum(connector_pb2.RunState, _Misspelt)

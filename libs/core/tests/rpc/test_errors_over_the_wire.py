@@ -74,7 +74,9 @@ Behaviour = Callable[[], Awaitable[object]]
 
 
 class _Read(read_grpc.StatusReadServiceServicer):
-    """Fails as told; WatchLeases fails after one reply. All others are the generated base methods."""
+    """Fails with the configured error; WatchLeases fails after one reply. All other methods are the generated base
+    methods.
+    """
 
     def __init__(self) -> None:
         self.behaviour: Behaviour | None = None
@@ -110,7 +112,7 @@ class _Leadership(leadership_grpc.LeadershipServiceServicer):
 
 @pytest.fixture
 async def servicer() -> _Read:
-    return _Read()  # pyright: ignore[reportAbstractUsage] - unbuilt methods are part of the test
+    return _Read()  # pyright: ignore[reportAbstractUsage] - unimplemented methods are part of the test
 
 
 @pytest.fixture
@@ -145,7 +147,7 @@ def test_every_reason_has_one_class_and_one_code() -> None:
     assert {type(sample) for sample in SAMPLES} == set(status.CODES)
 
 
-def test_codes_are_those_of_the_proto_comments() -> None:
+def test_status_codes_equal_those_of_the_proto_comments() -> None:
     # The comment of each enum value starts "ERROR_REASON_X (CODE):".
     root = next(parent for parent in Path(__file__).parents if (parent / "protos").is_dir())
     text = (root / "protos/herdmesh/api/common/v1/error.proto").read_text()
@@ -154,7 +156,9 @@ def test_codes_are_those_of_the_proto_comments() -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
-async def test_round_trip(sample: errors.HerdmeshError, servicer: _Read, channel: grpc.aio.Channel) -> None:
+async def test_every_error_survives_the_round_trip(
+    sample: errors.HerdmeshError, servicer: _Read, channel: grpc.aio.Channel
+) -> None:
     servicer.behaviour = _raising(sample)
     with pytest.raises(errors.HerdmeshError) as caught:
         await read_grpc.StatusReadServiceStub(channel).GetStatus(read_pb2.GetStatusRequest())
@@ -186,7 +190,7 @@ REVISION = Revision("store", (3, 4))
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
-async def test_errors_of_other_trees(
+async def test_errors_of_other_libraries_are_mapped(
     raised: Exception, received: type[errors.HerdmeshError], servicer: _Read, channel: grpc.aio.Channel
 ) -> None:
     servicer.behaviour = _raising(raised)
@@ -198,7 +202,7 @@ async def test_errors_of_other_trees(
         assert caught.value.metadata == {"operation": "write to", "resource": "topic t"}
 
 
-async def test_a_bug_gives_only_a_correlation_id(servicer: _Read, channel: grpc.aio.Channel) -> None:
+async def test_a_bug_is_reported_by_a_correlation_id_only(servicer: _Read, channel: grpc.aio.Channel) -> None:
     servicer.behaviour = _raising(ZeroDivisionError("secret"))
     with pytest.raises(errors.Internal) as caught:
         await read_grpc.StatusReadServiceStub(channel).GetStatus(read_pb2.GetStatusRequest())
@@ -206,7 +210,7 @@ async def test_a_bug_gives_only_a_correlation_id(servicer: _Read, channel: grpc.
     assert "secret" not in caught.value.message
 
 
-async def test_unbuilt_methods_say_so(channel: grpc.aio.Channel) -> None:
+async def test_unimplemented_methods_answer_unimplemented(channel: grpc.aio.Channel) -> None:
     stub = read_grpc.StatusReadServiceStub(channel)
     with pytest.raises(errors.NotBuilt, match=r"StatusReadService/ListTopics is part of the contract but not built"):
         await stub.ListTopics(read_pb2.ListTopicsRequest())
@@ -222,7 +226,7 @@ async def test_a_stream_that_fails_after_replies(servicer: _Read, channel: grpc.
         await anext(replies)
 
 
-async def test_a_stream_both_ways(channel: grpc.aio.Channel) -> None:
+async def test_a_bidirectional_stream_that_fails(channel: grpc.aio.Channel) -> None:
     call = leadership_grpc.LeadershipServiceStub(channel).Campaign()
     for _ in range(2):
         await call.write(leadership_pb2.CampaignRequest())
@@ -246,13 +250,13 @@ async def test_an_expired_deadline_is_a_timeout(servicer: _Read, channel: grpc.a
         await read_grpc.StatusReadServiceStub(channel).GetStatus(read_pb2.GetStatusRequest(), timeout=0.05)
 
 
-async def test_nobody_there_is_unreachable() -> None:
+async def test_a_missing_server_is_unreachable() -> None:
     async with connect("127.0.0.1:1") as nobody:
         with pytest.raises(errors.Unreachable):
             await read_grpc.StatusReadServiceStub(nobody).GetStatus(read_pb2.GetStatusRequest(), timeout=30)
 
 
-def test_oversized_errors_still_fit() -> None:
+def test_oversized_errors_are_cut_to_fit() -> None:
     error = errors.InvalidConfig([errors.FieldViolation(f"field.{number}", "x" * 50) for number in range(1000)])
     _, message, details = status.pack(error)
     assert len(message) + len(details) < 8192

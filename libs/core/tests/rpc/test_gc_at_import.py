@@ -1,4 +1,4 @@
-"""No garbage is looked for while a process imports, and the collector is never off."""
+"""Garbage collection during a process's imports: no collection runs, and the collector is never switched off."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ assert collections() > before
 """
 
 
-def test_a_service_is_imported_with_hardly_a_pass_of_the_collector() -> None:
+def test_importing_a_service_runs_hardly_any_garbage_collection() -> None:
     subprocess.run([sys.executable, "-c", _HEAD + _SERVICE], check=True)
 
 
 @pytest.mark.parametrize("end", _ENDS)
-def test_the_pause_ends(end: str) -> None:
+def test_garbage_collection_resumes_after_the_imports(end: str) -> None:
     subprocess.run([sys.executable, "-c", _HEAD + _PAUSE.format(end=_ENDS[end])], check=True)

@@ -1,4 +1,4 @@
-"""A service's process does without what only a terminal has a use for, and hides it from nobody else."""
+"""Imports that a service's process leaves out because only a terminal needs them, without hiding them from other code."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ assert not loaded, loaded
 """
 
 
-def test_structlog_does_without_rich_and_the_command_line_has_it() -> None:
+def test_structlog_in_a_service_loads_no_rich_and_the_command_line_has_it() -> None:
     subprocess.run([sys.executable, "-c", _PROCESS], check=True)
 
 
-def test_who_knows_revisions_has_no_store_and_no_kafka_client_for_it() -> None:
+def test_importing_revisions_loads_no_store_and_no_kafka_client() -> None:
     subprocess.run([sys.executable, "-c", _REVISIONS], check=True)

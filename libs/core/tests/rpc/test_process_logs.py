@@ -1,4 +1,4 @@
-"""Fields that every line of a process has, whichever thread writes it, and what no field shows."""
+"""Log fields that every line of a process has, whichever thread writes it, and secrets that no field shows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ thread.join()
 """
 
 
-def test_threads_that_know_nothing_log_whose_they_are() -> None:
+def test_lines_of_other_threads_have_the_fields_of_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", _LINES], capture_output=True, check=True)
     lines = [msgspec.json.decode(line) for line in done.stderr.splitlines()]
     assert [(one["logger"], one.get("unit"), one.get("run_id")) for one in lines] == [
@@ -47,7 +47,7 @@ structlog.get_logger("herdmesh.post").info("post said", **names, error="login po
 """
 
 
-def test_names_are_shown_as_they_are_also_where_a_password_is_a_part_of_them() -> None:
+def test_names_that_contain_a_password_are_logged_unmasked() -> None:
     done = subprocess.run([sys.executable, "-c", _WITH_SECRET], capture_output=True, check=True)
     line = msgspec.json.decode(done.stderr)
     del line["timestamp"]

@@ -1,4 +1,4 @@
-"""What a collector of telemetry is told of the process: in a process of its own, as a module is started."""
+"""The process's resource attributes in telemetry, in a process of its own, started as a module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ print(json.dumps([*told, os.read(reading, 100).decode(), os.getpid()]))
 
 
 def told(tmp_path: Path, **environment: str) -> list[dict[str, str]]:
-    """By `python -m herdmesh.probe.__main__`, of a package beside ours."""
+    """Resource attributes of `python -m herdmesh.probe.__main__`, a package beside ours."""
     package = tmp_path / "herdmesh" / "probe"
     package.mkdir(parents=True, exist_ok=True)
     (package / "__main__.py").write_text(CODE)
@@ -34,7 +34,7 @@ def told(tmp_path: Path, **environment: str) -> list[dict[str, str]]:
     return json.loads(done.stdout)
 
 
-def test_a_process_is_told_by_its_name_and_an_id_of_its_own(tmp_path: Path) -> None:
+def test_a_process_reports_its_name_and_a_unique_instance_id(tmp_path: Path) -> None:
     service, run, forked, pid = told(tmp_path)
     assert service["service.name"] == "herdmesh.probe"
     assert run["service.name"] == "herdmesh.worker.run"
@@ -45,7 +45,7 @@ def test_a_process_is_told_by_its_name_and_an_id_of_its_own(tmp_path: Path) -> N
     assert again["service.instance.id"] != service["service.instance.id"]
 
 
-def test_the_environment_has_the_last_word(tmp_path: Path) -> None:
+def test_environment_variables_override_the_resource_attributes(tmp_path: Path) -> None:
     attributes = "service.instance.id=mine,team=data"
     service, *_ = told(tmp_path, OTEL_SERVICE_NAME="ours", OTEL_RESOURCE_ATTRIBUTES=attributes)
     assert (service["service.name"], service["service.instance.id"], service["team"]) == ("ours", "mine", "data")

@@ -61,7 +61,7 @@ async def _health(channel: grpc.aio.Channel, service: str) -> Any:
     return (await stub.Check(health_pb2.HealthCheckRequest(service=service))).status
 
 
-async def test_health_per_service(server: tuple[Server, int]) -> None:
+async def test_health_is_reported_for_each_service(server: tuple[Server, int]) -> None:
     made, port = server
     async with connect(f"127.0.0.1:{port}") as channel:
         assert await _health(channel, READ) == NOT_SERVING
@@ -73,9 +73,9 @@ async def test_health_per_service(server: tuple[Server, int]) -> None:
         await made.set_serving("no.such.Service", True)
 
 
-async def test_reflection_lists_what_is_served(server: tuple[Server, int]) -> None:
+async def test_reflection_lists_the_served_services(server: tuple[Server, int]) -> None:
     async with connect(f"127.0.0.1:{server[1]}") as channel:
-        make_stub: Any = reflection_pb2_grpc.ServerReflectionStub  # its stub package knows no asyncio
+        make_stub: Any = reflection_pb2_grpc.ServerReflectionStub  # its stub package lacks asyncio
         call = make_stub(channel).ServerReflectionInfo()
         await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
         reply: Any = await call.read()
@@ -83,12 +83,12 @@ async def test_reflection_lists_what_is_served(server: tuple[Server, int]) -> No
     assert {service.name for service in reply.list_services_response.service} >= {READ, "grpc.health.v1.Health"}
 
 
-async def test_a_taken_port_is_an_os_error(server: tuple[Server, int]) -> None:
+async def test_a_port_in_use_is_an_os_error(server: tuple[Server, int]) -> None:
     with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{server[1]}"):
         await _server(listen=f"127.0.0.1:{server[1]}").start()
 
 
-async def test_metrics_on_port_plus_1000() -> None:
+async def test_metrics_are_served_on_port_plus_1000() -> None:
     port = free_port()
     made = _server(listen=f"127.0.0.1:{port}", metrics=True)
     await made.start()
@@ -102,7 +102,7 @@ async def test_metrics_on_port_plus_1000() -> None:
     assert "StatusReadService/GetStatus" in page
 
 
-async def test_calls_find_the_healthy_replica() -> None:
+async def test_calls_reach_the_healthy_replica() -> None:
     first, second = _server(1), _server(2)
     ports = [await first.start(), await second.start()]
     try:
@@ -116,14 +116,14 @@ async def test_calls_find_the_healthy_replica() -> None:
         await second.stop(0)
 
 
-def test_addresses_are_checked() -> None:
+def test_invalid_addresses_are_rejected() -> None:
     with pytest.raises(ValueError, match="no address"):
         connect(" , ")
     with pytest.raises(ValueError, match="must be numeric"):
         connect(["store-a:1", "store-b:1"])
 
 
-async def test_retrying_until_it_works() -> None:
+async def test_retrying_repeats_a_call_until_it_succeeds() -> None:
     outcomes: list[errors.HerdmeshError | None] = [errors.StoreReplaying("1"), errors.QueueFull("2"), None]
     retried: list[str] = []
 
@@ -137,7 +137,7 @@ async def test_retrying_until_it_works() -> None:
     assert retried == ["STORE_REPLAYING", "QUEUE_FULL"]
 
 
-async def test_retrying_gives_up_with_the_last_error() -> None:
+async def test_exhausted_retries_raise_the_last_error() -> None:
     async def refused() -> None:
         raise errors.NotWriter("a replica")
 
@@ -160,7 +160,7 @@ class _Settings(ServiceSettings):
     password: SecretStr = SecretStr("")
 
 
-def test_settings_from_flags_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_read_from_flags_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERDMESH_GROUP_ID", "from-environment")
     monkeypatch.setenv("HERDMESH_LEASE_MS", "100")
     monkeypatch.setenv("HERDMESH_PASSWORD", "hunter2")
@@ -214,7 +214,7 @@ async def test_process_exit_codes() -> None:
         assert json.loads(log.decode().splitlines()[-1])["event"] == event
 
 
-async def test_process_stops_on_sigterm_and_is_forced_by_the_second() -> None:
+async def test_process_stops_at_sigterm_and_is_killed_by_the_second() -> None:
     process = await _process("stops")
     assert process.stdout is not None
     await process.stdout.readline()

@@ -1,4 +1,4 @@
-"""Tracing is off and unloaded by default; turned on, calls and errors work all the same."""
+"""Tracing: off and not loaded by default; calls and errors are the same when it is on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def _run(code: str, **env: str) -> str:
     return output.decode()
 
 
-async def test_a_client_loads_nothing_of_it() -> None:
+async def test_a_client_without_tracing_loads_no_opentelemetry() -> None:
     assert await _run(_LOADED) == "[]\n"
 
 
@@ -64,7 +64,7 @@ async def test_calls_and_errors_are_the_same_while_traced() -> None:
     assert unary.startswith("unary: herdmesh.api.configstore.v1.LeadershipService/Resign is part of the contract")
 
 
-def test_a_process_that_traces_nothing_hands_a_trace_on() -> None:
+def test_a_process_without_tracing_passes_the_trace_context_on() -> None:
     given = tracing.new_traceparent()
     assert tracing.is_traceparent(given)
     assert tracing.current((("herdmesh-caller", "me"), ("traceparent", given))) == given

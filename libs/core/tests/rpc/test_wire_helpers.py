@@ -1,4 +1,4 @@
-"""Revisions and properties: what goes out comes back. Lists of settings: what is written is read."""
+"""Wire conversions of revisions, properties and lists of settings: each survives the round trip."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _values = st.one_of(
 
 
 @given(_revisions)
-def test_revisions_survive(revision: Revision) -> None:
+def test_revisions_survive_the_round_trip(revision: Revision) -> None:
     assert revisions.from_proto(revisions.to_proto(revision)) == revision
     assert revisions.from_text(revisions.to_text(revision)) == revision
     assert revisions.from_proto(revisions.meta(revision).revision) == revision
 
 
-def test_no_revision() -> None:
+def test_a_missing_revision_is_none() -> None:
     assert revisions.from_proto(revision_pb2.Revision()) is None
     assert revisions.from_text(revisions.to_text(None)) is None
     assert not revisions.meta(None).HasField("revision")
@@ -37,7 +37,7 @@ def test_no_revision() -> None:
 
 
 @given(st.dictionaries(st.text(alphabet=st.characters(codec="utf-8")), _values))
-def test_properties_survive(given_properties: dict[str, properties.PropertyValue]) -> None:
+def test_properties_survive_the_round_trip(given_properties: dict[str, properties.PropertyValue]) -> None:
     assert properties.from_proto(properties.to_proto(given_properties)) == given_properties
 
 
@@ -46,12 +46,12 @@ _texts = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\\"))
 
 
 @given(st.dictionaries(_names, _texts))
-def test_lists_of_settings_survive(pairs: dict[str, str]) -> None:
+def test_lists_of_settings_survive_the_round_trip(pairs: dict[str, str]) -> None:
     written = ",".join(f"{name}={value}".replace(",", "\\,") for name, value in pairs.items())
     assert name_value_pairs(written) == pairs
 
 
 @pytest.mark.parametrize("text", ["x", "a=1,x", "=1"])
-def test_what_is_no_list_of_settings(text: str) -> None:
+def test_invalid_list_of_settings_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="name=value"):
         name_value_pairs(text)

@@ -1,4 +1,4 @@
-"""What one side of a session writes, the other reads as an equal value."""
+"""Wire conversion of the herder-worker session: each side reads back a value equal to the one the other side wrote."""
 
 from __future__ import annotations
 
@@ -81,52 +81,56 @@ _messages = st.one_of(
 
 
 def _sent(message: Message) -> Any:
-    """As the other side gets it."""
+    """The message as the other side receives it."""
     received = type(message)()
     received.ParseFromString(message.SerializeToString())
     return received
 
 
 @given(_int64, _messages)
-def test_messages_of_a_herder(epoch: int, message: ms.Message) -> None:
+def test_messages_of_the_herder_survive_the_round_trip(epoch: int, message: ms.Message) -> None:
     response = _sent(wire.message_to(epoch, message))
     assert (response.epoch, wire.message_from(response)) == (epoch, message)
 
 
 @given(st.builds(HeldUnit, _units, _assignments, st.sampled_from(RunState), st.none() | _failures, st.booleans()))
-def test_holdings(holding: HeldUnit) -> None:
+def test_held_units_survive_the_round_trip(holding: HeldUnit) -> None:
     assert wire.held_unit_from(_sent(wire.held_unit_to(holding))) == holding
 
 
 @given(_units, _assignments, st.sampled_from(RunState), st.none() | _failures)
-def test_reports(unit: UnitId, assignment: Assignment, state: RunState, failure: Failure | None) -> None:
+def test_reports_survive_the_round_trip(
+    unit: UnitId, assignment: Assignment, state: RunState, failure: Failure | None
+) -> None:
     request = _sent(wire.report_to(unit, assignment, state, failure))
     assert wire.report_from(request.report) == (unit, assignment, state, failure)
 
 
 @given(_name, _assignments, st.lists(_configs, max_size=2).map(tuple), st.none() | _failures)
-def test_task_configs(connector: str, assignment: Assignment, tasks: Any, failure: Failure | None) -> None:
+def test_task_configs_survive_the_round_trip(
+    connector: str, assignment: Assignment, tasks: Any, failure: Failure | None
+) -> None:
     request = _sent(wire.task_configs_to(connector, assignment, tasks, failure))
     assert wire.task_configs_from(request.task_configs) == (connector, assignment, tasks, failure)
 
 
 @given(st.lists(st.tuples(_units, st.none() | _waits)).map(tuple))
-def test_waits(waits: Any) -> None:
+def test_waits_survive_the_round_trip(waits: Any) -> None:
     assert wire.waits_from(map(_sent, wire.waits_to(waits))) == waits
 
 
-def test_a_condition_keeps_its_moment_between_two_clocks() -> None:
+def test_a_condition_keeps_its_time_between_two_clocks() -> None:
     condition = Condition("RESTARTING", "1 of 3", 500)
     message = wire.condition_to(condition, lambda at_ms: at_ms + 1_000)
     assert message.since.ToMilliseconds() == 1_500
     assert wire.condition_from(message, lambda epoch_ms: epoch_ms - 1_000) == condition
 
 
-def test_a_unit_needs_a_name() -> None:
+def test_a_unit_without_a_name_is_rejected() -> None:
     with pytest.raises(RequestInvalid, match="without a connector's name"):
         wire.unit_from(pb.Unit(task=1))
 
 
 @pytest.mark.parametrize("unit", [UnitId("a"), UnitId("a", 0)])
-def test_a_unit_in_logs(unit: UnitId) -> None:
+def test_a_unit_is_logged_by_its_name(unit: UnitId) -> None:
     assert (str(unit), unit.log_context) in {("a", "[a|worker]"), ("a-0", "[a|task-0]")}

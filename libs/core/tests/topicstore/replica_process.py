@@ -1,9 +1,9 @@
-"""A replica in a process of its own, for tests that stop and continue one, or kill it.
+"""A replica in a process of its own, for tests that stop, continue or kill one.
 
-Reads a JSON object per line from stdin (`{"id", "write": "create"|"put_once"|"beside", "key", "value"}`), writes all it
-is told at once, and answers each with a line on stdout. `beside` has a record of that key and value in the topic, and
-offset 7 of its partition 0 for the group, that `"other"` names. Prints `{"role": ...}` at each change of role. Ends
-with its stdin.
+Reads a JSON object per line from stdin (`{"id", "write": "create"|"put_once"|"beside", "key", "value"}`), executes all
+writes at once, and answers each with a line on stdout. `beside` also writes a record of that key and value to the
+topic, and commits offset 7 of its partition 0 for the group, that `"other"` names. Prints `{"role": ...}` at each
+change of role. Ends when stdin closes.
 
     python -m libs.core.tests.topicstore.replica_process BOOTSTRAP TOPIC SESSION_TIMEOUT_MS
 """

@@ -1,4 +1,6 @@
-"""The fold: order within a shard always, a transaction of ours as one piece, whatever the reader's interleaving."""
+"""The fold of records into state: always in order within a shard, a transaction of ours as one piece, however the
+reader interleaves the partitions.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _IDENTITY = LogIdentity("id", "topic", 3, "audit")
 
 @dataclass
 class Journal:
-    """A state that is the list of what was applied."""
+    """A state that is the list of applied records."""
 
     records: list[tuple[int, int]] = field(default_factory=lambda: list[tuple[int, int]]())
 
@@ -53,8 +55,9 @@ def opened() -> tuple[Applied[Journal, tuple[int, int]], list[tuple[int, int]]]:
 
 @st.composite
 def landings(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]], list[list[tuple[int, int]]]]:
-    """Sizes of the writes of a transaction, places of its records, and the batches in which a reader finds them among
-    records of others."""
+    """Sizes of the writes of a transaction, positions of its records, and the batches in which a reader finds them
+    among other records.
+    """
     owners = [draw(st.lists(st.booleans(), max_size=6)) for _ in range(4)]
     ours = [(shard, offset) for shard, flags in enumerate(owners) for offset, mine in enumerate(flags) if mine]
     # Decision order is any order that keeps each shard's own.
@@ -79,7 +82,7 @@ def _interleave(draw: st.DrawFn, queues: list[list[tuple[int, int]]]) -> list[tu
 
 
 @given(landings())
-def test_a_flight_lands_as_one_and_shards_keep_their_order(
+def test_a_transaction_is_applied_as_one_and_shards_keep_their_order(
     landing: tuple[list[int], list[tuple[int, int]], list[list[tuple[int, int]]]],
 ) -> None:
     sizes, decided, batches = landing
@@ -118,10 +121,10 @@ def test_a_flight_lands_as_one_and_shards_keep_their_order(
 
 
 @given(landings(), st.integers(0, 3))
-def test_what_came_of_a_flight_is_applied_when_its_rest_never_comes(
+def test_records_of_a_transaction_are_applied_when_the_rest_never_arrives(
     landing: tuple[list[int], list[tuple[int, int]], list[list[tuple[int, int]]]], cut: int
 ) -> None:
-    """The marker in shard `cut` was lost: what lies there from the first record of the flight on cannot be read."""
+    """The marker in shard `cut` was lost: that shard cannot be read from the first record of the transaction on."""
     sizes, decided, batches = landing
     hidden_from = min((offset for shard, offset in decided if shard == cut), default=7)
 
@@ -153,7 +156,7 @@ def test_what_came_of_a_flight_is_applied_when_its_rest_never_comes(
     asyncio.run(run())
 
 
-async def test_a_flight_the_reader_passes_by_was_aborted() -> None:
+async def test_a_transaction_that_the_reader_passes_without_records_was_aborted() -> None:
     applied, _ = opened()
     landed: list[int] = []
     flight = Flight([2], lambda write, _: landed.append(write))
@@ -167,7 +170,7 @@ async def test_a_flight_the_reader_passes_by_was_aborted() -> None:
     assert landed == []
 
 
-async def test_positions_wait_for_what_is_held() -> None:
+async def test_the_revision_does_not_pass_records_that_wait_for_their_transaction() -> None:
     applied, _ = opened()
     flight = Flight([2], lambda _write, _revision: None)
     applied.expect(flight)
@@ -190,7 +193,7 @@ async def test_snapshots_are_copied_once_per_state() -> None:
     assert first.records == []
 
 
-async def test_who_gives_up_waiting_is_forgotten_though_nothing_happens() -> None:
+async def test_a_cancelled_waiter_is_released_although_no_record_arrives() -> None:
     applied, _ = opened()
     waiting: weakref.WeakSet[asyncio.Future[None]] = weakref.WeakSet()
 

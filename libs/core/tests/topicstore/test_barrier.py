@@ -1,4 +1,4 @@
-"""The barrier: many callers, few fetches, none released by a fetch from before its call."""
+"""The read barrier: many callers, few fetches of the log's end, no caller released by a fetch begun before its call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from herdmesh.topicstore.log import LogUnavailable, Positions
 
 
 class SlowLog:
-    """An end that grows with each fetch; fetches are let through by hand."""
+    """A log whose end grows with each fetch; the test releases fetches by hand."""
 
     def __init__(self) -> None:
         self.fetches = 0
@@ -40,7 +40,7 @@ async def turns(count: int = 10) -> None:
         await asyncio.sleep(0)
 
 
-async def test_callers_share_the_next_fetch_and_never_one_on_its_way() -> None:
+async def test_callers_share_the_next_fetch_and_never_one_in_flight() -> None:
     log = SlowLog()
     barrier = Barrier(log.end, log.wait)
     running = asyncio.create_task(barrier.run())
@@ -64,7 +64,7 @@ async def test_callers_share_the_next_fetch_and_never_one_on_its_way() -> None:
     running.cancel()
 
 
-async def test_a_log_out_of_reach_is_asked_again() -> None:
+async def test_an_unreachable_log_is_queried_again() -> None:
     log = SlowLog()
     log.failures = 1
     log.gate.set()

@@ -1,5 +1,6 @@
-"""How a store says how it is: one condition, the one that explains the others, logged once per change; on the memory
-engine, which has no broker to refuse anything. What a broker refuses is in `test_kafka_health`."""
+"""Health of a store: one condition, the one that explains the others, logged once per change; on the memory engine,
+which has no broker to refuse anything. Refusals by a broker are in `test_kafka_health`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ REFUSED = NotAuthorized("write to", "topic t", "grant it")
 TUNING = StoreTuning(topic_check_interval_ms=10, may_write_interval_ms=10, take_over_backoff_ms=10)
 
 
-def test_conditions_and_roles_are_those_of_the_contract() -> None:
+def test_conditions_and_roles_equal_those_of_the_contract() -> None:
     conditions = {name.removeprefix("STORE_CONDITION_") for name in store_pb2.StoreCondition.keys()}  # noqa: SIM118
     assert {one.name for one in StoreCondition} == conditions - {"UNSPECIFIED"}
     roles = {name.removeprefix("STORE_ROLE_") for name in store_pb2.StoreRole.keys()}  # noqa: SIM118
@@ -61,7 +62,9 @@ def test_conditions_and_roles_are_those_of_the_contract() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, StoreCondition) else "",
 )
-def test_each_error_has_its_condition_and_one_line_with_the_fix(error: Exception, condition: StoreCondition) -> None:
+def test_each_error_has_its_condition_and_one_log_line_with_the_fix(
+    error: Exception, condition: StoreCondition
+) -> None:
     book = HealthBook(lambda: 1)
     book.note(Part.START, error)  # pyright: ignore[reportArgumentType]  # ids= widens the parameter's type
     assert book.health.condition is condition is condition_of(error)  # pyright: ignore[reportArgumentType]
@@ -69,14 +72,17 @@ def test_each_error_has_its_condition_and_one_line_with_the_fix(error: Exception
     assert "\n" not in book.health.message
 
 
-def test_the_earliest_part_is_told_once_per_change(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_condition_of_the_earliest_part_is_logged_once_per_change(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "herdmesh.topicstore.health")
     clock = [10]
     book = HealthBook(lambda: clock[0])
     book.note(Part.WRITING, REFUSED)
     clock[0] = 20
     book.note(Part.WRITING, NotAuthorized("use", "transactional id t", "grant it"))
-    assert (book.health.condition, book.health.since_ms) == (StoreCondition.NOT_AUTHORIZED, 10)  # the same, worded anew
+    assert (book.health.condition, book.health.since_ms) == (
+        StoreCondition.NOT_AUTHORIZED,
+        10,
+    )  # the same condition, with another message
     book.note(Part.TOPIC, UNREACHABLE)
     book.note(Part.TOPIC, UNREACHABLE)
     assert (book.health.condition, book.health.since_ms) == (StoreCondition.BROKER_UNREACHABLE, 20)
@@ -104,7 +110,7 @@ async def _until(store: MemoryTopicStore[KeyValues, Change], condition: StoreCon
             await asyncio.sleep(0.01)
 
 
-async def test_a_store_is_started_until_it_starts_and_says_meanwhile_why_not(
+async def test_a_store_retries_its_start_and_reports_the_cause_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(starting, "BACKOFF_S_FIRST", 0.01)
@@ -125,7 +131,7 @@ async def test_a_store_is_started_until_it_starts_and_says_meanwhile_why_not(
     await store.close()
 
 
-async def test_a_store_that_closed_is_not_started_again() -> None:
+async def test_a_closed_store_is_not_started_again() -> None:
     store = _store(MemoryBroker())
     await store.close()
     with pytest.raises(StoreClosed):
@@ -134,7 +140,7 @@ async def test_a_store_that_closed_is_not_started_again() -> None:
 
 
 @pytest.mark.parametrize("anew", [False, True])
-async def test_a_topic_taken_away_closes_the_store_and_tells_everyone(anew: bool) -> None:
+async def test_a_deleted_topic_closes_the_store_and_fails_every_caller(anew: bool) -> None:
     broker = MemoryBroker()
     store = _store(broker)
     await store.start()
@@ -157,8 +163,8 @@ async def test_a_topic_taken_away_closes_the_store_and_tells_everyone(anew: bool
     assert store_status(store, 0, []).role == store_pb2.STORE_ROLE_CLOSED
 
 
-async def test_who_writes_hears_what_a_fault_comes_from_and_not_only_the_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits to be sent when the fault comes, and what is asked while its cause is looked for."""
+async def test_writers_get_the_cause_of_a_fault_instead_of_the_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both writes queued before the fault and writes that arrive while its cause is looked up."""
     gone = TopicRecreated("t", "a", "b")
     looked, found = asyncio.Event(), asyncio.Event()
 
@@ -186,7 +192,7 @@ async def test_who_writes_hears_what_a_fault_comes_from_and_not_only_the_fault(m
     assert store.health.condition is StoreCondition.TOPIC_RECREATED
 
 
-async def test_a_topic_taken_away_while_it_is_first_read_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_topic_deleted_during_the_first_read_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = MemoryBroker()
 
     async def gone(_: MemoryLog) -> Positions:
@@ -212,14 +218,14 @@ async def test_a_foreign_writer_is_named_until_it_is_gone() -> None:
     await store.start()
     await _until(store, StoreCondition.FOREIGN_WRITER)
     assert "worker-1 (/127.0.0.1)" in store.health.message
-    await store.barrier()  # it reads all the same
+    await store.barrier()  # reads work meanwhile
     members.clear()
     await until_role(store, StoreRole.WRITER)
     assert store.health.condition is StoreCondition.HEALTHY
     await store.close()
 
 
-async def test_a_take_over_that_waits_for_its_own_reader_says_so_and_makes_room_at_last(
+async def test_a_take_over_blocked_by_its_own_reader_reports_it_and_finally_closes_the_store(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     allowed = False
@@ -242,7 +248,7 @@ async def test_a_take_over_that_waits_for_its_own_reader_says_so_and_makes_room_
     assert "BROKER_UNREACHABLE" not in caplog.text
 
 
-async def test_a_fenced_writer_says_so_until_it_writes_again() -> None:
+async def test_a_fenced_writer_reports_it_until_it_writes_again() -> None:
     broker = MemoryBroker()
     allowed = True
 
@@ -275,7 +281,7 @@ async def test_a_replica_that_does_not_own_the_election_is_healthy() -> None:
 
 
 @pytest.mark.parametrize("failure", [LogBlocked("another program", "end it"), REFUSED, ForeignWriter("group g", ["a"])])
-async def test_who_loses_the_election_while_it_takes_over_has_nothing_to_say_of_it(
+async def test_a_replica_that_loses_the_election_during_take_over_reports_nothing(
     failure: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, lost = asyncio.Event(), asyncio.Event()

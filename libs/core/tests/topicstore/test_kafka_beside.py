@@ -1,6 +1,7 @@
-"""What only a broker refuses beside a write: by its access rules, and by a topic's own limits.
+"""Refusals of a write's extra records and offsets that only a broker makes: by its access rules, and by a topic's
+limits.
 
-On the session's broker with access rules, which also makes topics for whoever asks (Kafka's default).
+On the session's broker with access rules, which also creates topics automatically (Kafka's default).
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from tests.support.waiting import of_stores
 
 @dataclass
 class Guest:
-    """A store of a user who may do what stores do and no more, and what is not the store's: a topic, a group."""
+    """A store of a user who has exactly the rights that stores need, with a topic and a group that are not the store's."""
 
     guarded: GuardedBroker
     user: str
     cluster: KafkaCluster
-    #: Of one who may do everything.
+    #: With all rights.
     everywhere: KafkaCluster
     topic: str
     group: str
@@ -38,7 +39,7 @@ class Guest:
         return store
 
     async def refused(self, store: Store, beside: Beside) -> BesideRefused:
-        """Which leaves nothing, and the store as it was."""
+        """Return the refusal, after a check that it wrote nothing and left the store unchanged."""
         offsets = await self.everywhere.group_offsets(self.group)
         with pytest.raises(BesideRefused) as refusal:
             await store.write(put_beside(b"a", b"1", beside))
@@ -79,11 +80,11 @@ together = of_stores.making("guarded", guest=_made)
 
 
 @together
-async def test_a_topic_that_the_store_may_not_write_to_is_named(guest: Guest, guarded: GuardedBroker) -> None:
+async def test_a_topic_without_write_permission_is_named(guest: Guest, guarded: GuardedBroker) -> None:
     store = await guest.writer()
     await guarded.create_topic(guest.topic)
     beside = Beside([NewRecord(b"key", b"1", guest.topic)])
-    refusal = await guest.refused(store, beside)  # it may not even know whether the topic is there
+    refusal = await guest.refused(store, beside)  # it may not even know whether the topic exists
     assert f"topic {guest.topic!r}" in str(refusal)
     await guarded.allow(guest.user, f"topic:{guest.topic}", "DESCRIBE")
     refusal = await guest.refused(store, beside)
@@ -95,7 +96,7 @@ async def test_a_topic_that_the_store_may_not_write_to_is_named(guest: Guest, gu
 
 
 @together
-async def test_a_group_that_the_store_may_not_commit_for_is_named(guest: Guest, guarded: GuardedBroker) -> None:
+async def test_a_group_without_commit_permission_is_named(guest: Guest, guarded: GuardedBroker) -> None:
     store = await guest.writer()
     await guarded.create_topic(guest.topic)
     await guarded.allow(guest.user, f"topic:{guest.topic}", "READ", "WRITE")
@@ -110,7 +111,7 @@ async def test_a_group_that_the_store_may_not_commit_for_is_named(guest: Guest, 
 
 
 @together
-async def test_a_record_that_its_topic_does_not_take_is_refused(guest: Guest, guarded: GuardedBroker) -> None:
+async def test_a_record_that_its_topic_rejects_is_refused(guest: Guest, guarded: GuardedBroker) -> None:
     store = await guest.writer()
     await guarded.create_topic(guest.topic, max_message_bytes="1000")
     await guarded.allow(guest.user, f"topic:{guest.topic}", "WRITE")
@@ -122,7 +123,7 @@ async def test_a_record_that_its_topic_does_not_take_is_refused(guest: Guest, gu
 
 
 @together
-async def test_metadata_longer_than_the_broker_keeps_is_refused(guest: Guest, guarded: GuardedBroker) -> None:
+async def test_offset_metadata_longer_than_the_broker_allows_is_refused(guest: Guest, guarded: GuardedBroker) -> None:
     store = await guest.writer()
     await guarded.create_topic(guest.topic)
     await guarded.allow(guest.user, f"topic:{guest.topic}", "READ")

@@ -1,4 +1,4 @@
-"""The Kafka engine when things die: the broker under load, and a writer stopped in its tracks.
+"""The Kafka engine under faults: a broker killed under load, and a writer process that is stopped.
 
 A broker of this module's own (it is killed), which allows short sessions so that a silent writer is replaced in three
 seconds, and forgets a transactional id that was not used for five.
@@ -44,7 +44,7 @@ from tests.support.side_by_side import SideBySide
 
 pytestmark = pytest.mark.own_broker
 
-#: Long enough that the machine may stand still for a moment and nobody loses the pen by it.
+#: Long enough that a short stall of the machine makes no writer lose the election.
 _SESSION_TIMEOUT_MS = 3000
 _ROOT = Path(__file__).parents[4]
 
@@ -81,7 +81,7 @@ together = SideBySide(cluster=lambda test: _cluster_on(test.fixture("fragile").b
 
 @dataclass
 class Load:
-    """Writers that create one key after the other, and what became of each key."""
+    """Writers that create one key after the other, and the outcome for each key."""
 
     store: Store
     acknowledged: set[bytes] = field(default_factory=lambda: set[bytes]())
@@ -113,9 +113,7 @@ class Load:
 
 
 @pytest.mark.slow
-async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(
-    fragile: Broker, tmp_topic: Callable[..., str]
-) -> None:
+async def test_killed_broker_loses_no_acknowledged_write(fragile: Broker, tmp_topic: Callable[..., str]) -> None:
     async with _cluster_on(fragile.bootstrap, tmp_topic()) as cluster:
         store = await cluster.open()
         await until_role(store, StoreRole.WRITER)
@@ -134,11 +132,11 @@ async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(
         found = set(store.state.entries)
         assert load.acknowledged <= found
         assert not load.refused & found
-        assert load.unknown == set()  # the log was there again in time to look them up
+        assert load.unknown == set()  # the log came back in time to look them up
 
 
 @together
-async def test_no_broker_is_a_named_start_up_error(cluster: KafkaCluster) -> None:
+async def test_start_without_a_broker_fails_with_a_named_error(cluster: KafkaCluster) -> None:
     nowhere = replace(cluster.settings, bootstrap_servers="127.0.0.1:1", start_timeout_ms=300)
     with pytest.raises(BrokerUnreachable) as unreachable:
         await cluster.open(nowhere)
@@ -146,7 +144,7 @@ async def test_no_broker_is_a_named_start_up_error(cluster: KafkaCluster) -> Non
 
 
 @together
-async def test_a_topic_the_broker_will_not_make_is_a_named_start_up_error(cluster: KafkaCluster) -> None:
+async def test_start_with_a_topic_the_broker_refuses_to_create_fails_with_a_named_error(cluster: KafkaCluster) -> None:
     with pytest.raises(StartError, match="topic"):
         await cluster.open(replace(cluster.settings, topic_configs={"no.such.setting": "1"}))
 
@@ -155,7 +153,7 @@ async def test_a_topic_the_broker_will_not_make_is_a_named_start_up_error(cluste
 
 
 @together
-async def test_an_identity_the_broker_forgot_is_taken_anew_and_keep_alives_prevent_it(
+async def test_a_forgotten_transactional_id_is_initialised_anew_and_keep_alives_prevent_that(
     fragile: Broker, tmp_topic: Callable[..., str]
 ) -> None:
     clusters = [KafkaCluster(suite_settings(tmp_topic(purpose), fragile.bootstrap)) for purpose in ("idle", "kept")]
@@ -166,7 +164,9 @@ async def test_an_identity_the_broker_forgot_is_taken_anew_and_keep_alives_preve
             await until_role(store, StoreRole.WRITER)
             await store.write(put(b"a", b"1"))
         watcher = Watcher(kept)
-        await watcher.until(lambda me: len(me.changes) >= 40)  # keep-alives of 10 s: twice what the broker remembers
+        await watcher.until(
+            lambda me: len(me.changes) >= 40
+        )  # keep-alives for 10 s: twice as long as the broker remembers
         await watcher.stop()
         await kept.write(put(b"a", b"2"))
         with pytest.raises(NotApplied):  # INVALID_PRODUCER_ID_MAPPING
@@ -184,7 +184,7 @@ async def test_an_identity_the_broker_forgot_is_taken_anew_and_keep_alives_preve
 
 
 class ReplicaProcess:
-    """`replica_process` as a child, and what it said."""
+    """`replica_process` as a child, and its output."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -242,7 +242,7 @@ class ReplicaProcess:
 @pytest.mark.parametrize(
     "stage", [WriteStage.BEFORE_SEND, WriteStage.AFTER_SEND, WriteStage.BEFORE_COMMIT, WriteStage.AFTER_COMMIT]
 )
-async def test_a_writer_that_is_killed_leaves_what_was_beside_its_write_exactly_when_it_leaves_the_write(
+async def test_a_killed_writer_leaves_extra_records_exactly_when_it_leaves_the_write(
     fragile: Broker, cluster: KafkaCluster, tmp_path: Path, stage: WriteStage
 ) -> None:
     other = f"{cluster.settings.topic}-other"
@@ -274,7 +274,7 @@ async def test_a_writer_that_is_killed_leaves_what_was_beside_its_write_exactly_
 
 
 @together
-async def test_a_writer_stopped_and_continued_says_nothing_stale(fragile: Broker, cluster: KafkaCluster) -> None:
+async def test_a_stopped_and_continued_writer_answers_nothing_stale(fragile: Broker, cluster: KafkaCluster) -> None:
     first = await ReplicaProcess.start(fragile.bootstrap, cluster.settings.topic)
     try:
         await first.until_said(role="writer")
@@ -285,7 +285,7 @@ async def test_a_writer_stopped_and_continued_says_nothing_stale(fragile: Broker
         )
         await first.until_said(id="1")
         first.signal(signal.SIGSTOP)
-        # Waiting in the pipe when it wakes up, before anyone can tell it what it missed.
+        # Waiting in the pipe when the process wakes up, before anything shows it what it missed.
         first.ask(
             {"id": "refused", "write": "create", "key": "a", "value": "3"},
             {"id": "no-op", "write": "put_once", "key": "same", "value": "1"},
@@ -311,7 +311,7 @@ async def test_a_writer_stopped_and_continued_says_nothing_stale(fragile: Broker
 
 
 @together
-async def test_a_writer_that_is_killed_is_replaced_after_its_session(fragile: Broker, cluster: KafkaCluster) -> None:
+async def test_a_killed_writer_is_replaced_after_its_session_timeout(fragile: Broker, cluster: KafkaCluster) -> None:
     first = await ReplicaProcess.start(fragile.bootstrap, cluster.settings.topic)
     try:
         await first.until_said(role="writer")

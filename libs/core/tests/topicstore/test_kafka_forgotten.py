@@ -1,7 +1,9 @@
-"""The clients of a store that have forgotten every broker (librdkafka 5301): deaf for good until they are replaced.
+"""Clients of a store that have lost all broker addresses (librdkafka 5301): they receive nothing until they are
+replaced.
 
-The proxy answers as a broker does in the last moment before it stops. That makes a client deaf now and then, so each is
-told so several times over; told twenty times, none of the three got over it without being replaced.
+The proxy answers as a broker does in the last moment before it stops. That breaks a client only sometimes, so the proxy
+repeats the answer several times for each client; with twenty repetitions, none of the three recovered without being
+replaced.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ TIMES = soak_or(4, 20)
 
 
 class _Told:
-    """What a part tells, and when."""
+    """Records the callbacks of a part of the store, and lets a test wait for them."""
 
     def __init__(self) -> None:
         self.records: list[StoredRecord] = []
@@ -69,7 +71,7 @@ class _Told:
 
 
 class Forgotten:
-    """A topic that is there, and settings that lead to it through the proxy."""
+    """An existing topic, and settings that reach it through the proxy."""
 
     def __init__(self, proxy: ForgetfulProxy, direct: TopicSettings) -> None:
         self._proxy = proxy
@@ -79,11 +81,11 @@ class Forgotten:
             direct,
             bootstrap_servers=proxy.bootstrap,
             client_configs={**direct.client_configs, **often},
-            start_timeout_ms=2_000,  # so long a deaf client is waited for: else 5 s
+            start_timeout_ms=2_000,  # how long a broken client is waited for: else 5 s
         )
 
     async def forget(self) -> None:
-        """Until the client was told so."""
+        """Wait until the proxy has given the client the answer that makes it forget its brokers."""
         async with asyncio.timeout(WAIT_S):
             await self._proxy.forget()
 
@@ -92,18 +94,18 @@ class Forgotten:
 async def _forgotten(bootstrap: str, topic: str) -> AsyncGenerator[Forgotten]:
     async with forgetful_proxy(int(bootstrap.rpartition(":")[2])) as proxy:
         found = Forgotten(proxy, suite_settings(topic, bootstrap))
-        await (await found.direct.open()).close()  # the topics are made
+        await (await found.direct.open()).close()  # creates the topics
         yield found
 
 
-#: Each behind a proxy of its own. A client that is deaf is found by waiting for its answer.
+#: Each behind a proxy of its own. A broken client is detected by waiting for its answer.
 together = of_stores.making(
     "kafka_bootstrap", forgotten=lambda test: _forgotten(test.fixture("kafka_bootstrap"), test.topic())
 )
 
 
 @together
-async def test_the_reader_reads_on(forgotten: Forgotten) -> None:
+async def test_the_reader_continues_with_a_new_client(forgotten: Forgotten) -> None:
     told, topic = _Told(), forgotten.settings.topic
     reader = KafkaReader(forgotten.settings, [(topic, 0)], (0,))
     reader.start(told)
@@ -120,7 +122,7 @@ async def test_the_reader_reads_on(forgotten: Forgotten) -> None:
 
 
 @together
-async def test_a_member_is_elected_again(forgotten: Forgotten) -> None:
+async def test_a_member_is_elected_again_with_a_new_client(forgotten: Forgotten) -> None:
     told, election = _Told(), Election(forgotten.settings)
     election.join(told)
     try:
@@ -133,10 +135,10 @@ async def test_a_member_is_elected_again(forgotten: Forgotten) -> None:
         await election.leave()
 
 
-async def test_a_member_whose_client_cannot_be_closed_is_not_waited_for(
+async def test_a_member_whose_client_cannot_be_closed_is_abandoned(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seen once in a run of these tests: librdkafka looked for the coordinator of the forgotten client for ever."""
+    """Seen once in a run of these tests: librdkafka searched for the coordinator of the broken client for ever."""
     free, begun, lost = threading.Event(), list[Consumer](), set[int]()
 
     class Stuck(Consumer):
@@ -180,7 +182,7 @@ async def _proved(election: Election) -> None:
 
 
 @together
-async def test_the_end_of_the_log_is_told_again(forgotten: Forgotten) -> None:
+async def test_the_end_of_the_log_is_read_again_with_a_new_client(forgotten: Forgotten) -> None:
     shard, admin = (forgotten.settings.topic, 0), TopicAdmin(forgotten.settings)
     try:
         for _ in range(TIMES):

@@ -1,7 +1,7 @@
-"""What an operator is told: each thing a broker can refuse or take away has its condition, its message with the fix,
-and is healed by mending it, without a restart of the process.
+"""Store conditions for an operator: everything that a broker can refuse or remove has its condition and a message with
+the fix, and the store recovers after the fix without a restart of the process.
 
-On the session's broker with access rules, which also makes topics for whoever asks (Kafka's default).
+On the session's broker with access rules, which also creates topics automatically (Kafka's default).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tests.support.side_by_side import SideBySideTest
 from tests.support.waiting import of_stores
 
 _TUNING = StoreTuning(topic_check_interval_ms=100, take_over_backoff_ms_max=200)
-#: The guard looks so rarely that only the step under test can find out.
+#: The guard checks so rarely that only the step under test can detect the fault.
 _UNGUARDED = replace(_TUNING, topic_check_interval_ms=600_000)
 
 Store = KafkaTopicStore[KeyValues, Change]
@@ -55,7 +55,7 @@ MadeT = TypeVar("MadeT", "Clerk", KafkaCluster)
 
 
 class Clerk:
-    """A user, the store it runs and what it was granted."""
+    """A user, the user's store and the granted rights."""
 
     def __init__(self, guarded: GuardedBroker, topic: str) -> None:
         self.guarded = guarded
@@ -68,7 +68,7 @@ class Clerk:
         await self.guarded.allow_store(self.name, settings.topic, settings.transactional_id, settings.election_group)
 
     def store(self, tuning: StoreTuning = _TUNING) -> Store:
-        """A new one, not started."""
+        """A new store, not started."""
         settings = replace(self.settings, client_id_base=f"{self.name}-{len(self.stores)}")
         self.stores.append(Store(settings, KeyValues(), tuning=tuning))
         return self.stores[-1]
@@ -90,16 +90,16 @@ def _clerk(test: SideBySideTest) -> AbstractAsyncContextManager[Clerk]:
 
 
 def _cluster(test: SideBySideTest) -> AbstractAsyncContextManager[KafkaCluster]:
-    """A cluster whose clients may do everything."""
+    """A cluster whose clients have all rights."""
     return _closing(KafkaCluster(suite_settings(test.topic(), test.fixture("guarded").bootstrap)))
 
 
-#: A right takes effect and a topic is missed after a while: most of each is waiting.
+#: A right takes effect, and a missing topic is noticed, after a while: each test mostly waits.
 together = of_stores.making("guarded", clerk=_clerk, cluster=_cluster)
 
 
 async def until_condition(store: Store, condition: StoreCondition, *said: str) -> None:
-    """Wait until the store is in `condition` and its message says all of `said`."""
+    """Wait until the store is in `condition` and its message contains all of `said`."""
     async with asyncio.timeout(WAIT_S):
         while True:
             health = store.health
@@ -119,7 +119,9 @@ async def refused_start(store: Store, *said: str) -> None:
 
 
 @together
-async def test_each_missing_right_is_named_and_its_grant_heals(clerk: Clerk, guarded: GuardedBroker) -> None:
+async def test_each_missing_right_is_named_and_granting_it_recovers_the_store(
+    clerk: Clerk, guarded: GuardedBroker
+) -> None:
     settings, store = clerk.settings, clerk.store()
     topic = f"topic:{settings.topic}"
     await refused_start(store, f"describe topic {settings.topic}", f"--operation Describe --topic {settings.topic}")
@@ -131,7 +133,7 @@ async def test_each_missing_right_is_named_and_its_grant_heals(clerk: Clerk, gua
     await refused_start(store, f"read from topic {settings.topic}", "--operation Read")
     await guarded.allow(clerk.name, topic, "READ")
     await store.start()
-    # From here on it serves reads, and comes by each further right by itself.
+    # From here on the store serves reads, and gets past each further missing right without help.
     await until_condition(store, StoreCondition.NOT_AUTHORIZED, f"join group {settings.election_group}", "--group")
     assert store.role is StoreRole.REPLICA
     with pytest.raises(NotAuthorized):
@@ -153,8 +155,8 @@ async def test_each_missing_right_is_named_and_its_grant_heals(clerk: Clerk, gua
 
 
 @together
-async def test_losing_the_right_to_write_leaves_the_reads_and_heals(clerk: Clerk, guarded: GuardedBroker) -> None:
-    """Found by the guard without any write, and by a write before the guard looks."""
+async def test_losing_the_right_to_write_keeps_reads_and_recovers(clerk: Clerk, guarded: GuardedBroker) -> None:
+    """Detected by the guard without any write, and by a write before the guard checks."""
     await clerk.allow_all()
     topic = f"topic:{clerk.settings.topic}"
     store = clerk.store()
@@ -162,8 +164,8 @@ async def test_losing_the_right_to_write_leaves_the_reads_and_heals(clerk: Clerk
     await until_role(store, StoreRole.WRITER)
     await store.write(put(b"a", b"1"))
     await guarded.deny(clerk.name, topic, "WRITE")
-    # The denial is of a prefix, so of the audit topic too, and the guard may look at the two while it takes effect:
-    # wait until it is the topic itself that is named.
+    # The denial is of a prefix, so of the audit topic too, and the guard may check the two while it takes effect:
+    # wait until the message names the topic itself.
     await until_condition(store, StoreCondition.NOT_AUTHORIZED, f"write to topic {clerk.settings.topic}:")
     with pytest.raises(NotAuthorized) as refusal:
         await store.write(put(b"a", b"2"))
@@ -187,7 +189,7 @@ async def test_losing_the_right_to_write_leaves_the_reads_and_heals(clerk: Clerk
 
 
 @together
-async def test_losing_the_right_to_stand_for_election_leaves_the_reads_and_heals(
+async def test_losing_the_right_to_join_the_election_keeps_reads_and_recovers(
     clerk: Clerk, guarded: GuardedBroker
 ) -> None:
     await clerk.allow_all()
@@ -224,7 +226,7 @@ async def test_losing_the_right_to_read_closes_the_store(
 
 
 @together
-async def test_a_wrong_password_is_not_an_unreachable_broker(clerk: Clerk) -> None:
+async def test_a_wrong_password_is_not_reported_as_an_unreachable_broker(clerk: Clerk) -> None:
     configs = {**clerk.settings.client_configs, "sasl.password": "wrong"}
     clerk.settings = replace(clerk.settings, client_configs=configs, start_timeout_ms=6_000)
     store = clerk.store()
@@ -232,12 +234,12 @@ async def test_a_wrong_password_is_not_an_unreachable_broker(clerk: Clerk) -> No
     assert "wrong" not in store.health.message.replace("wrong credentials", "")
 
 
-# Topics that are not what the store needs.
+# Topics with the wrong settings.
 
 
 @together
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-async def test_a_wrong_cleanup_policy_is_told_with_the_command_that_mends_it(
+async def test_a_wrong_cleanup_policy_is_reported_with_the_command_that_fixes_it(
     guarded: GuardedBroker, cluster: KafkaCluster, policy: str
 ) -> None:
     topic = cluster.settings.topic
@@ -267,7 +269,7 @@ async def test_a_compacted_audit_topic_is_refused_by_name(guarded: GuardedBroker
 
 
 @together
-async def test_a_policy_changed_under_the_store_is_told_while_it_serves(
+async def test_a_cleanup_policy_changed_at_runtime_is_reported_while_the_store_serves(
     guarded: GuardedBroker, cluster: KafkaCluster
 ) -> None:
     store = await cluster.open(tuning=_TUNING)
@@ -281,7 +283,7 @@ async def test_a_policy_changed_under_the_store_is_told_while_it_serves(
 
 @together
 @pytest.mark.parametrize(("wanted", "found"), [(1, 2), (5, 4)], ids=["config-topic", "status-topic"])
-async def test_a_wrong_partition_count_is_told(
+async def test_a_wrong_partition_count_is_reported(
     guarded: GuardedBroker, cluster: KafkaCluster, wanted: int, found: int
 ) -> None:
     settings = replace(cluster.settings, partitions=wanted)
@@ -296,8 +298,8 @@ async def test_a_wrong_partition_count_is_told(
 
 
 @together
-async def test_partitions_added_under_the_store_close_it(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
-    """A key of its own topic would be written to another partition than before, and live twice."""
+async def test_partitions_added_at_runtime_close_the_store(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
+    """A key would be written to another partition than before, and exist twice."""
     store = await cluster.open(tuning=_TUNING)
     await until_role(store, StoreRole.WRITER)
     await guarded.add_partitions(cluster.settings.topic, 2)
@@ -305,7 +307,7 @@ async def test_partitions_added_under_the_store_close_it(guarded: GuardedBroker,
     assert store.health.condition is StoreCondition.PARTITION_COUNT_WRONG
 
 
-# Topics that are taken away.
+# Topics that are deleted.
 
 
 async def _writer_of(replicas: list[Store]) -> Store:
@@ -319,8 +321,9 @@ async def _writer_of(replicas: list[Store]) -> Store:
 
 
 def _fill(cluster: KafkaCluster, records: int) -> None:
-    """Write to the topic as somebody else would. Written again until the topic has it: on a busy machine
-    records that were acknowledged right after a topic was made anew were not in it, likely in the log being deleted."""
+    """Write to the topic as another program would. Repeat until the topic has the records: on a busy machine, records
+    that were acknowledged right after a topic was recreated were missing, likely written to the log being deleted.
+    """
     producer = Producer({"bootstrap.servers": cluster.settings.bootstrap_servers})
     deadline = time.monotonic() + WAIT_S
     while True:
@@ -357,17 +360,18 @@ async def _write(store: Store, keys: range) -> None:
 
 
 async def _ask_until_it_ends(store: Store) -> None:
-    while True:  # it answers for as long as the broker works on the deletion
+    while True:  # the topic answers for as long as the broker works on the deletion
         await store.barrier()
 
 
 @together
 @pytest.mark.parametrize("anew", ["absent", "empty", "longer"])
-async def test_a_topic_taken_away_under_the_store_closes_it(
+async def test_a_topic_deleted_at_runtime_closes_the_store(
     guarded: GuardedBroker, cluster: KafkaCluster, anew: str
 ) -> None:
-    """Deleted; or made anew; or made anew and longer than it was, so that no offset gives it away. Two replicas look at
-    it meanwhile, and nobody's question makes it again on a broker that makes topics for whoever asks."""
+    """Deleted; or recreated; or recreated and longer than before, so that no offset reveals it. Two replicas use it
+    meanwhile, and none of their requests recreates it on a broker that creates topics automatically.
+    """
     topic = cluster.settings.topic
     replicas = [await cluster.open(tuning=_TUNING), await cluster.open(tuning=_TUNING)]
     writer = await _writer_of(replicas)
@@ -381,7 +385,7 @@ async def test_a_topic_taken_away_under_the_store_closes_it(
     if anew == "longer":
         await asyncio.to_thread(_fill, cluster, 100)
     if anew == "absent":
-        # Whoever asks a store makes the store ask for the topic by name, again and again.
+        # Every read of a store makes the store request the topic by name, again and again.
         asking = asyncio.gather(*(_ask_until_it_ends(store) for store in replicas), return_exceptions=True)
         assert [type(answer) for answer in await asyncio.wait_for(asking, WAIT_S)] == [TopicRecreated] * 2
     for store in replicas:
@@ -403,8 +407,8 @@ async def test_a_topic_taken_away_under_the_store_closes_it(
 
 
 @together
-async def test_take_over_looks_before_it_fences(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
-    """The guard has not looked yet when a replica is to become the writer of a topic made anew."""
+async def test_take_over_checks_the_topic_before_it_fences(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
+    """The guard has not checked yet when a replica becomes the writer of a recreated topic."""
     first = await cluster.open(tuning=_UNGUARDED)
     await until_role(first, StoreRole.WRITER)
     await _write(first, range(5))
@@ -418,7 +422,7 @@ async def test_take_over_looks_before_it_fences(guarded: GuardedBroker, cluster:
 
 
 @together
-async def test_a_write_into_a_topic_made_anew_is_not_acknowledged(
+async def test_a_write_into_a_recreated_topic_is_not_acknowledged(
     guarded: GuardedBroker, cluster: KafkaCluster
 ) -> None:
     store = await cluster.open(tuning=_UNGUARDED)
@@ -426,7 +430,7 @@ async def test_a_write_into_a_topic_made_anew_is_not_acknowledged(
     await _write(store, range(5))
     await guarded.delete_topic(cluster.settings.topic)
     await guarded.create_topic(cluster.settings.topic, cleanup_policy="compact")
-    with pytest.raises(TopicStoreError):  # which one depends on who notices first
+    with pytest.raises(TopicStoreError):  # which one depends on the part that notices first
         await store.write(put(b"late", b"1"))
     with contextlib.suppress(TopicRecreated, NotWriter):
         await store.write(put(b"later", b"1"))
@@ -435,7 +439,7 @@ async def test_a_write_into_a_topic_made_anew_is_not_acknowledged(
 
 
 @together
-async def test_no_broker_is_told_and_tried_again(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
+async def test_an_unreachable_broker_is_reported_and_retried(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
     nowhere = replace(cluster.settings, bootstrap_servers="127.0.0.1:1", start_timeout_ms=300)
     with pytest.raises(StartError):
         await cluster.open(nowhere)

@@ -1,8 +1,8 @@
-"""A store whose transaction Kafka left without a marker (ADR 0006), in one of its topics or in both: it goes on, its
-caller is told the truth, and its replicas have what was decided.
+"""A store whose transaction Kafka left without a marker (ADR 0006), in one of its topics or in both: the store
+continues, its caller gets the true outcome, and its replicas have the decided state.
 
-The state is made in the broker's files, as in tests/faults/test_hung_transactions.py. One broker of this module's own
-is stopped once for all stores.
+The state is created in the broker's files, as in tests/faults/test_hung_transactions.py. One broker of this module's
+own is stopped once for all stores.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from tests.support.waiting import of_stores
 
 pytestmark = pytest.mark.own_broker
 
-#: Their decisions may not be read: what hangs is committed, since its audit record is visible.
+#: Their transaction outcomes may not be read: a hanging transaction is committed, since its audit record is visible.
 SECRETIVE, HASTY = "secretive", "hasty"
-#: Writes wait for a broker that takes its time; also the one before the harm, or its writer would lose the pen.
+#: Writes wait for a slow broker; also the write before the fault, or its writer would lose the election.
 _TUNING = StoreTuning(read_back_ms=5_000, outcome_timeout_ms=60_000)
-#: Its caller is told that nobody knows, before the broker is back.
+#: Its caller gets the answer "outcome unknown" before the broker is back.
 _IMPATIENT = StoreTuning(read_back_ms=5_000, outcome_timeout_ms=1)
 
 
@@ -80,7 +80,7 @@ class Half:
         log._reader.start(log._events)
 
     async def states_after_one_more(self) -> list[KeyValues]:
-        """Of this replica and of one that reads the topics from the beginning."""
+        """States of this replica and of a new one that reads the topics from the beginning."""
         await until_role(self.store, StoreRole.WRITER)
         await self.store.write(audited(self.cluster.settings.topic, b"c", b"3"))
         states = [self.store.state.copy(), (await self.cluster.open()).state.copy()]
@@ -91,7 +91,7 @@ class Half:
 
 
 def audited(topic: str, key: bytes, value: bytes) -> Callable[[KeyValues], WriteDecision[Revision]]:
-    """A write of both topics that a retry does not repeat: its audit record is the memory of it."""
+    """A write of both topics that a retry does not repeat: its audit record marks it as done."""
 
     def decide(state: KeyValues) -> WriteDecision[Revision]:
         records = [NewRecord(key, value), NewRecord(key, value, f"{topic}-audit")]
@@ -127,7 +127,7 @@ async def _broker(folder: Path) -> AsyncGenerator[Broker]:
 
 @of_stores
 @pytest.mark.slow
-async def test_a_write_whose_marker_the_broker_lost_is_ended_as_it_was_decided(tmp_path: Path) -> None:
+async def test_a_write_whose_marker_the_broker_lost_ends_as_it_was_decided(tmp_path: Path) -> None:
     begun: list[Half] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kafka_store, "decided", _decided)
@@ -139,10 +139,12 @@ async def test_a_write_whose_marker_the_broker_lost_is_ended_as_it_was_decided(t
                     Half.of(broker.bootstrap, "both", "", "-audit"),
                     Half.of(broker.bootstrap, SECRETIVE, ""),
                 )
-                # last: its time is short
+                # last: its outcome timeout is short
                 begun.append(await Half.of(broker.bootstrap, HASTY, "", tuning=_IMPATIENT))
                 markers = Kafka(broker.bootstrap)
-                for topic in (topic for half in begun for topic in half.lost):  # a commit is answered before its marker
+                for topic in (
+                    topic for half in begun for topic in half.lost
+                ):  # a commit is answered before its marker is written
                     await asyncio.to_thread(markers.settled, topic, 1)
                 await broker.stop()
                 with pytest.raises(WriteOutcomeUnknown, match=r"not read back within 5 s"):

@@ -1,4 +1,4 @@
-"""The reader when the log moves under it."""
+"""The reader of a topic whose log is truncated or stands still."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, put, suite_s
 
 
 class _Events:
-    """Keeps what the reader tells."""
+    """Records the reader's callbacks."""
 
     def __init__(self) -> None:
         self.records: list[StoredRecord] = []
@@ -53,10 +53,10 @@ class _Events:
             await self.told.wait_for(condition)
 
 
-async def test_what_retention_took_from_the_audit_topic_is_skipped(
+async def test_records_deleted_by_retention_from_the_audit_topic_are_skipped(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """A reader that was at offset 0 while the audit topic now begins at 6: it lagged, and retention passed it by."""
+    """A reader at offset 0 whose audit topic now begins at 6: it lagged, and retention deleted the records before it."""
     cluster = KafkaCluster(suite_settings(tmp_topic(), kafka_bootstrap))
     settings = cluster.settings
     audit = settings.audit_topic
@@ -79,7 +79,7 @@ async def test_what_retention_took_from_the_audit_topic_is_skipped(
     assert [record.value for record in skipping.records if record.topic == audit] == [b"3", b"4"]
     assert len([record for record in skipping.records if record.topic == settings.topic]) == 5
     beyond = await _read(KafkaReader(settings, shards, (0, 1000)), lambda events: events.fault is not None)
-    assert isinstance(beyond.fault, StoreClosed)  # not passed by: this is not the topic it read
+    assert isinstance(beyond.fault, StoreClosed)  # not skipped: this is not the topic it read
 
 
 async def _read(reader: KafkaReader, condition: Callable[[_Events], bool]) -> _Events:
@@ -92,7 +92,7 @@ async def _read(reader: KafkaReader, condition: Callable[[_Events], bool]) -> _E
     return events
 
 
-async def test_a_store_whose_reader_stands_still_makes_room_for_another(
+async def test_a_store_whose_reader_is_stuck_makes_room_for_another_writer(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
     cluster = KafkaCluster(suite_settings(tmp_topic(), kafka_bootstrap))

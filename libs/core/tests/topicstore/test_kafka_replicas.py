@@ -1,4 +1,4 @@
-"""Replicas on a real broker: who has the pen while others come and go."""
+"""Replicas on a real broker: the owner of the writer election while other replicas join and leave."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, Store, put, 
 
 
 async def _until_members(bootstrap: str, group: str, count: int) -> None:
-    """Wait until the election group is stable with so many members, each with its share of the partitions."""
+    """Wait until the election group is stable with `count` members, each with its share of the partitions."""
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})  # its annotations are incomplete
 
     async def settled() -> bool:
@@ -39,7 +39,7 @@ async def _follow(store: Store, seen: list[StoreRole]) -> None:
         seen.append(role)
 
 
-async def test_replicas_that_come_and_go_do_not_take_the_pen_from_the_writer(
+async def test_joining_and_leaving_replicas_do_not_take_the_election_from_the_writer(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
     cluster = KafkaCluster(replace(suite_settings(tmp_topic(), kafka_bootstrap), partitions=5))
@@ -66,7 +66,7 @@ async def test_replicas_that_come_and_go_do_not_take_the_pen_from_the_writer(
         await cluster.close()
 
 
-async def test_a_store_says_which_transaction_of_another_program_it_waits_for(
+async def test_a_store_names_the_foreign_transaction_it_waits_for(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = tmp_topic()

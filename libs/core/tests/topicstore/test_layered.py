@@ -1,4 +1,4 @@
-"""`Layered` is a dict, whatever was copied when."""
+"""Equivalence of `Layered` and dict, in whatever order copies are made."""
 
 from __future__ import annotations
 

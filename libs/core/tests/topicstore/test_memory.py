@@ -1,4 +1,4 @@
-"""What only the memory engine lets a test do: lose an answer, freeze a replica, compact at will."""
+"""Faults that only the memory engine lets a test inject: a lost response, a frozen replica, compaction at any time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.contract.topicstore_harness import (
 )
 
 _QUICK = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, outcome_timeout_ms=50)
-#: For an outcome that the log tells sooner or later.
+#: For an outcome that the log reveals sooner or later.
 _CERTAIN = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5)
 
 
@@ -38,7 +38,7 @@ async def cluster() -> AsyncIterator[MemoryCluster]:
     await made.close()
 
 
-async def test_a_lost_answer_of_an_applied_commit_is_found_in_the_log(cluster: MemoryCluster) -> None:
+async def test_a_lost_response_of_an_applied_commit_is_found_in_the_log(cluster: MemoryCluster) -> None:
     store = await cluster.open(tuning=_CERTAIN)
     await until_role(store, StoreRole.WRITER)
     store.lose_next_answer(applied=True)
@@ -50,7 +50,7 @@ async def test_a_lost_answer_of_an_applied_commit_is_found_in_the_log(cluster: M
     await store.write(put(b"b", b"1"))
 
 
-async def test_a_lost_answer_of_an_aborted_commit_is_told_as_not_applied(cluster: MemoryCluster) -> None:
+async def test_a_lost_response_of_an_aborted_commit_is_reported_as_not_applied(cluster: MemoryCluster) -> None:
     store = await cluster.open(tuning=_CERTAIN)
     await until_role(store, StoreRole.WRITER)
     store.lose_next_answer(applied=False)
@@ -66,7 +66,7 @@ async def test_a_lost_answer_of_an_aborted_commit_is_told_as_not_applied(cluster
     assert (b"a" in store.state.entries) == isinstance(results[1], Written)
 
 
-async def test_an_outcome_that_cannot_be_learned_is_said_to_be_unknown(cluster: MemoryCluster) -> None:
+async def test_an_outcome_that_cannot_be_learned_is_reported_as_unknown(cluster: MemoryCluster) -> None:
     store = await cluster.open(tuning=_QUICK)
     await until_role(store, StoreRole.WRITER)
     writing = asyncio.ensure_future(store.write(put(b"a", b"1")))
@@ -81,7 +81,7 @@ async def test_an_outcome_that_cannot_be_learned_is_said_to_be_unknown(cluster: 
     assert store.state.values() == {b"a": b"1", b"b": b"1"}
 
 
-async def test_a_frozen_writer_answers_nothing_from_the_past(cluster: MemoryCluster) -> None:
+async def test_a_frozen_writer_answers_nothing_from_its_old_state(cluster: MemoryCluster) -> None:
     first = await cluster.open(tuning=_CERTAIN)
     await until_role(first, StoreRole.WRITER)
     a = (await first.write(put(b"a", b"1"))).entry
@@ -97,9 +97,9 @@ async def test_a_frozen_writer_answers_nothing_from_the_past(cluster: MemoryClus
     stale = [
         asyncio.ensure_future(first.write(decide))
         for decide in (
-            create(b"a", b"3"),  # refused then as now, but with what is there now
-            put_once(b"same", b"1"),  # a no-op in its past, a write now
-            create(b"b", b"2"),  # possible in its past, refused now
+            create(b"a", b"3"),  # refused before and now, but with the current value
+            put_once(b"same", b"1"),  # a no-op in its old state, a write now
+            create(b"b", b"2"),  # possible in its old state, refused now
         )
     ]
     barrier = asyncio.ensure_future(first.barrier())
@@ -110,7 +110,7 @@ async def test_a_frozen_writer_answers_nothing_from_the_past(cluster: MemoryClus
         False,
         False,
         True,
-    ]  # the write was fenced, the others wait for the truth
+    ]  # the write was fenced, the others wait for the current state
     assert not barrier.done()
     first.thaw()
     refused, no_op, fenced = await asyncio.gather(*stale, return_exceptions=True)
@@ -124,7 +124,7 @@ async def test_a_frozen_writer_answers_nothing_from_the_past(cluster: MemoryClus
     assert second.state.values() == {b"a": b"2", b"same": b"2", b"b": b"1"}
 
 
-async def test_a_replica_takes_over_what_was_written_while_it_lagged(cluster: MemoryCluster) -> None:
+async def test_a_replica_that_lagged_takes_over_with_all_writes(cluster: MemoryCluster) -> None:
     first = await cluster.open(tuning=_CERTAIN)
     await until_role(first, StoreRole.WRITER)
     await asyncio.gather(*(first.write(put(b"%d" % i, b"v")) for i in range(1200)))
@@ -135,8 +135,8 @@ async def test_a_replica_takes_over_what_was_written_while_it_lagged(cluster: Me
         await second.write(create(b"7", b"w"))
 
 
-async def test_callers_that_give_up_while_nothing_is_answered_leave_nothing_behind(cluster: MemoryCluster) -> None:
-    """The broker is away, and impatient callers come and go: neither their writes nor their re-checks pile up."""
+async def test_callers_that_time_out_during_an_outage_leave_nothing_behind(cluster: MemoryCluster) -> None:
+    """The broker is unreachable, and impatient callers come and go: neither their writes nor their re-checks pile up."""
     store = await cluster.open(tuning=StoreTuning(pending_writes_max=20, group_commit_ms=0))
     await until_role(store, StoreRole.WRITER)
     await store.write(put(b"a", b"1"))
@@ -161,7 +161,7 @@ async def test_callers_that_give_up_while_nothing_is_answered_leave_nothing_behi
     assert len(waiting) <= 21
     store.thaw()
     await asyncio.gather(in_flight, return_exceptions=True)
-    # Now the same with re-checks: the store is thawed, answers refusals, and the end of the topic cannot be learned.
+    # Now the same with re-checks: the store is unfrozen, answers refusals, and the end of the topic cannot be read.
     await until_role(store, StoreRole.WRITER)
     store.freeze(calls=True)
     for number in range(100):

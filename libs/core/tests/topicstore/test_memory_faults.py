@@ -1,5 +1,6 @@
-"""The memory engine as a broker that things happen to: a writer that stops or dies at each stage of a write, and a
-watch that resumes on a replica which replayed what a log cleaner left."""
+"""The memory engine under faults: a writer that stops or dies at each stage of a write, and a watch that resumes on a
+replica which replayed a compacted log.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ from tests.contract.topicstore_harness import (
 from tests.support.sizes import SOAKING, soak_or
 
 _QUICK = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, outcome_timeout_ms=50)
-#: From here on a write is in the topic whatever becomes of its writer.
+#: From here on a write is in the topic whatever happens to its writer.
 _COMMITTED = (WriteStage.AFTER_COMMIT, WriteStage.BEFORE_READ_BACK, WriteStage.BEFORE_ANSWER)
 _BEFORE_COMMIT = [stage for stage in WriteStage if stage not in _COMMITTED]
 
@@ -84,7 +85,7 @@ async def test_a_writer_that_dies_leaves_a_whole_write_or_none(cluster: MemoryCl
 
 
 @pytest.mark.parametrize("stage", _BEFORE_COMMIT)
-async def test_a_writer_that_stops_is_fenced_when_it_goes_on(cluster: MemoryCluster, stage: WriteStage) -> None:
+async def test_a_writer_that_stops_is_fenced_when_it_continues(cluster: MemoryCluster, stage: WriteStage) -> None:
     first = await _writer_harmed_at(cluster, stage, "freeze")
     second = await cluster.open(tuning=_QUICK)
     writing = asyncio.ensure_future(first.write(put(b"a", b"2")))
@@ -100,7 +101,7 @@ async def test_a_writer_that_stops_is_fenced_when_it_goes_on(cluster: MemoryClus
     assert first.state.values() == {b"a": b"3"}
 
 
-async def test_nobody_reads_past_a_transaction_that_is_open(cluster: MemoryCluster) -> None:
+async def test_no_reader_passes_an_open_transaction(cluster: MemoryCluster) -> None:
     store = await _writer_harmed_at(cluster, WriteStage.BEFORE_COMMIT, "freeze")
     reader = await cluster.open(replace(cluster.settings, election_group="others", transactional_id="another"))
     writing = asyncio.ensure_future(store.write(put(b"a", b"2")))
@@ -124,7 +125,7 @@ _CLEANINGS = st.tuples(
     st.tuples(st.just("wait"), st.sampled_from([1, 29, 31, 61]), st.none()),
     st.tuples(st.just("compact"), st.booleans(), st.none()),
 )
-#: Writes, time that passes, a log cleaner that comes by; some times over.
+#: Writes, passing time and runs of the log cleaner; repeated some times.
 _STEPS = st.lists(st.tuples(_WRITES, _CLEANINGS), min_size=1, max_size=4).map(
     lambda rounds: [step for writes, cleaning in rounds for step in (*writes, *cleaning)]
 )
@@ -136,8 +137,9 @@ _LAG_MS = 60_000
 def test_a_watch_resumed_on_a_restarted_replica_misses_and_repeats_nothing(
     steps: list[tuple[str, bytes | int | bool, bytes | None]], partitions: int
 ) -> None:
-    """Every revision a watcher was given, on a replica that replays what is left: all later changes once, or
-    `RevisionCompacted`; and never that for what is younger than half of the topic's lag."""
+    """For every revision a watcher got, on a replica that replays the compacted log: all later changes once, or
+    `RevisionCompacted`; and never the latter for a revision younger than half of the topic's lag.
+    """
 
     async def run() -> None:
         now_ms = 1_000_000
@@ -173,7 +175,7 @@ def test_a_watch_resumed_on_a_restarted_replica_misses_and_repeats_nothing(
                 assert _fold(_fold({}, watcher.changes[: index + 1]), resumed.changes) == store.state.entries
             else:
                 assert isinstance(resumed.error, RevisionCompacted)
-                # The change it was given with is old, or a later one.
+                # The change of this revision is old, or a later change is.
                 since = [at_ms for at_ms, made in written if made.includes(revision)]
                 assert min(since) < now_ms - _LAG_MS // 2
             await resumed.stop()

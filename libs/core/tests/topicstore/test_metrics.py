@@ -1,4 +1,4 @@
-"""A store's series on the /metrics page, over HTTP, on the memory engine: real numbers, and gone when it closes."""
+"""Metric series of a store on the /metrics page, over HTTP, on the memory engine: real numbers, removed when it closes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TUNING = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, keep_a
 
 
 class Counted(KeyValues):
-    """A state that tells its size, as those of the two stores do."""
+    """A state that reports its size, as the states of the two stores do."""
 
     connector_count = 7
     undecodable_count = 3
@@ -87,7 +87,7 @@ async def test_writes_transactions_and_watchers_are_on_the_page_until_the_store_
     assert await _series(page) == {}
 
 
-async def test_a_failed_transaction_is_counted_with_the_write_it_failed(cluster: MemoryCluster, page: str) -> None:
+async def test_a_failed_transaction_is_counted_with_the_failed_write(cluster: MemoryCluster, page: str) -> None:
     store = await cluster.open(tuning=_TUNING)
     await until_role(store, StoreRole.WRITER)
     store.lose_next_answer(applied=False)
@@ -99,7 +99,7 @@ async def test_a_failed_transaction_is_counted_with_the_write_it_failed(cluster:
     assert found["herdmesh_store_write_latency_ms_count"] == 0, "only writes that were applied are timed"
 
 
-async def test_every_series_of_the_documentation_is_shown_of_a_state_that_tells_its_size() -> None:
+async def test_every_documented_series_is_shown_for_a_state_that_reports_its_size() -> None:
     made = MemoryCluster(suite_settings(_TOPIC))
     store = MemoryTopicStore[KeyValues, Change](made.broker, made.settings, Counted(), tuning=_TUNING)
     await store.start()

@@ -1,4 +1,4 @@
-"""Keys land where Java puts them: computed here, and by the Kafka client."""
+"""Partition of a key, equal to Java's: computed here, and by the Kafka client."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ _JAVA = [
 ]
 
 
-def test_partition_of_equals_java() -> None:
+def test_computed_partition_equals_java() -> None:
     assert {key: partition_of(key, 5) for key, _ in _JAVA} == dict(_JAVA)
     assert {len(key) % 4 for key, _ in _JAVA} == {0, 1, 2, 3}
 
 
 @pytest.mark.kafka
-async def test_the_writer_puts_keys_where_java_does(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+async def test_the_writer_sends_keys_to_the_partitions_of_java(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str]
+) -> None:
     cluster = KafkaCluster(replace(suite_settings(tmp_topic(), kafka_bootstrap), partitions=5))
     try:
         store = await cluster.open()

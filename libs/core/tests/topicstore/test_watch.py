@@ -1,4 +1,6 @@
-"""The watch hub alone: everyone is told everything in order, a few at a time, and only the slow are cut off."""
+"""The watch hub alone: every watcher gets every change in order, a few watchers per turn, and only slow ones are cut
+off.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class _Store:
 
 
 class _Watchers:
-    """Many that read on as soon as they are told."""
+    """Many watchers that read on as soon as they get a change."""
 
     def __init__(self, store: _Store, count: int) -> None:
         self.seen: list[list[int]] = [[] for _ in range(count)]
@@ -74,10 +76,10 @@ async def _turns_until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("busy", [False, True])
-async def test_a_thousand_are_told_everything_in_order_a_few_per_turn(busy: bool) -> None:
+async def test_a_thousand_watchers_get_every_change_in_order_a_few_per_turn(busy: bool) -> None:
     store = _Store()
     watchers = _Watchers(store, 1_000)
-    await asyncio.sleep(0)  # all are asleep
+    await asyncio.sleep(0)  # all watchers wait
     store.busy = busy
     store.publish(2)
     told = 0
@@ -94,7 +96,7 @@ async def test_a_thousand_are_told_everything_in_order_a_few_per_turn(busy: bool
     await watchers.stop()
 
 
-async def test_writes_that_never_end_starve_nobody() -> None:
+async def test_endless_writes_starve_no_watcher() -> None:
     store = _Store()
     store.busy = True
     watchers = _Watchers(store, 40)
@@ -107,13 +109,13 @@ async def test_writes_that_never_end_starve_nobody() -> None:
     await watchers.stop()
 
 
-async def test_lag_from_standing_in_line_cuts_nobody_off() -> None:
+async def test_lag_from_waiting_for_a_turn_cuts_no_watcher_off() -> None:
     store = _Store()
     store.busy = True
     watchers = _Watchers(store, 40)
     await asyncio.sleep(0)
     for _ in range(3):
-        store.publish(_TUNING.watcher_lag_max)  # three times what a slow watcher may be behind
+        store.publish(_TUNING.watcher_lag_max)  # three times the allowed lag of a slow watcher
         await asyncio.sleep(0)
     store.busy = False
     await watchers.until(3 * _TUNING.watcher_lag_max)
@@ -121,7 +123,7 @@ async def test_lag_from_standing_in_line_cuts_nobody_off() -> None:
     await watchers.stop()
 
 
-async def test_a_slow_watcher_is_cut_off_and_told_where_it_was() -> None:
+async def test_a_slow_watcher_is_cut_off_with_its_last_revision() -> None:
     store = _Store()
     slow = store.hub.follow()
     first = asyncio.ensure_future(anext(slow))
@@ -134,7 +136,7 @@ async def test_a_slow_watcher_is_cut_off_and_told_where_it_was() -> None:
     assert cut_off.value.last == Revision("store", (1,))
 
 
-async def test_it_is_crowded_when_most_wait_for_us_far_behind() -> None:
+async def test_the_hub_is_crowded_when_most_watchers_lag_and_wait_for_their_turn() -> None:
     store = _Store()
     store.busy = True
     watchers = _Watchers(store, 40)
@@ -147,7 +149,7 @@ async def test_it_is_crowded_when_most_wait_for_us_far_behind() -> None:
     await watchers.stop()
 
 
-async def test_nobody_waits_for_watchers_that_do_not_read() -> None:
+async def test_watchers_that_do_not_read_never_make_the_hub_crowded() -> None:
     store = _Store()
     slow = [store.hub.follow() for _ in range(40)]
     firsts = [asyncio.ensure_future(anext(one)) for one in slow]
@@ -161,7 +163,7 @@ async def test_nobody_waits_for_watchers_that_do_not_read() -> None:
         await one.aclose()
 
 
-async def test_all_who_sleep_are_told_the_revision_by_one_timer() -> None:
+async def test_all_idle_watchers_get_the_revision_from_one_timer() -> None:
     store = _Store(StoreTuning(progress_interval_ms=20))
     events = [store.hub.follow() for _ in range(50)]
     async with asyncio.timeout(20):
@@ -171,7 +173,7 @@ async def test_all_who_sleep_are_told_the_revision_by_one_timer() -> None:
         await one.aclose()
 
 
-async def test_closing_wakes_who_sleeps_and_who_stands_in_line() -> None:
+async def test_closing_wakes_idle_watchers_and_those_waiting_for_a_turn() -> None:
     store = _Store()
     store.busy = True
     watchers = _Watchers(store, 40)
@@ -185,7 +187,7 @@ async def test_closing_wakes_who_sleeps_and_who_stands_in_line() -> None:
     assert all(seen == [0] for seen in watchers.seen), "what was published before is told first"
 
 
-async def test_writes_without_a_pause_cut_off_none_of_many_that_read() -> None:
+async def test_continuous_writes_cut_off_none_of_many_reading_watchers() -> None:
     tuning = StoreTuning(watcher_lag_max=40, change_memory=60)
     settings = TopicSettings(topic="t", transactional_id="t", election_group="t")
     store: MemoryTopicStore[KeyValues, Change] = MemoryTopicStore(MemoryBroker(), settings, KeyValues(), tuning=tuning)

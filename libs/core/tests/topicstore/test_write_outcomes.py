@@ -1,5 +1,5 @@
-"""What a caller is told of a write that the broker confirmed and the log does not hold as promised, or not yet, and
-what a retry of it does. On the memory engine, whose broker loses records and markers here; a real one: test_kafka_hung.
+"""Answers for a write that the broker confirmed but that is missing from the log or not yet readable, and the effect of
+a retry. On the memory engine, whose broker loses records and markers here; with a real broker: test_kafka_hung.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IMPATIENT = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, rea
 
 
 class LosingBroker(MemoryBroker):
-    """Forgets what it confirmed, or the marker of it (ADR 0006); whoever takes over ends what hangs."""
+    """Loses confirmed records, or their marker (ADR 0006); a take-over ends hanging transactions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,12 +37,12 @@ class LosingBroker(MemoryBroker):
         self.blocked = False
 
     def lose(self, topics: Iterable[str]) -> None:
-        """The last records of these topics, as if retention or a bug took them before anybody read them."""
+        """Remove the last records of these topics, as if retention or a bug deleted them before anybody read them."""
         for topic in topics:
             self.topics[topic].partitions[0].records.pop()
 
     def hang(self, ends: dict[str, bool]) -> None:
-        """The last transaction is open in these topics, until a take-over ends it: True = by a commit."""
+        """Leave the last transaction open in these topics, until a take-over ends it: True = by a commit."""
         self.hanging = ends
         for topic in ends:
             partition = self.topics[topic].partitions[0]
@@ -62,7 +62,7 @@ class LosingBroker(MemoryBroker):
 
 
 class Scene:
-    """A writer to whose broker something happens right after a write was confirmed."""
+    """A writer to whose broker a fault happens right after a write was confirmed."""
 
     def __init__(self) -> None:
         self.broker = LosingBroker()
@@ -92,7 +92,7 @@ async def scene() -> AsyncIterator[Scene]:
 
 
 def once(request_id: bytes) -> Callable[[KeyValues], WriteDecision[Revision]]:
-    """A write of both topics that a retry does not repeat: the audit record is the memory of its id."""
+    """A write of both topics that a retry does not repeat: the audit record of its id marks it as done."""
 
     def decide(state: KeyValues) -> WriteDecision[Revision]:
         records = [NewRecord(request_id, request_id), NewRecord(request_id, request_id, AUDIT)]
@@ -102,15 +102,15 @@ def once(request_id: bytes) -> Callable[[KeyValues], WriteDecision[Revision]]:
 
 
 async def _told(writing: Awaitable[Revision]) -> str:
-    """What a caller hears who hears that nobody knows."""
+    """Reason that a caller gets with an unknown outcome."""
     with pytest.raises(WriteOutcomeUnknown) as unknown:
         await asyncio.wait_for(writing, WAIT_S)
     return unknown.value.reason
 
 
 @pytest.mark.parametrize("lost", [[OWN, AUDIT], [OWN], [AUDIT]])
-async def test_a_confirmed_write_that_the_log_lost_is_of_unknown_outcome(scene: Scene, lost: list[str]) -> None:
-    """Never "not applied": a reader may have seen it. What is left of it is read like any record."""
+async def test_confirmed_write_missing_from_the_log_has_an_unknown_outcome(scene: Scene, lost: list[str]) -> None:
+    """Never "not applied": a reader may have seen it. Its remaining records are read like any others."""
     store = await scene.writer()
     scene.after_the_next_commit(lambda: scene.broker.lose(lost))
     said = await _told(store.write(once(b"gone")))
@@ -122,7 +122,7 @@ async def test_a_confirmed_write_that_the_log_lost_is_of_unknown_outcome(scene: 
     assert store.state.audited == (b"first", b"gone")
 
 
-async def test_who_is_in_a_transaction_that_is_found_in_part_is_told_so_also_when_his_records_are_found(
+async def test_every_write_of_a_partly_found_transaction_has_an_unknown_outcome(
     scene: Scene,
 ) -> None:
     store = await scene.writer()
@@ -136,9 +136,7 @@ async def test_who_is_in_a_transaction_that_is_found_in_part_is_told_so_also_whe
 
 
 @pytest.mark.parametrize("hung", [[OWN, AUDIT], [OWN], [AUDIT]])
-async def test_a_confirmed_write_that_hangs_is_answered_once_it_is_committed_anew(
-    scene: Scene, hung: list[str]
-) -> None:
+async def test_confirmed_write_that_hangs_is_answered_once_it_is_committed_again(scene: Scene, hung: list[str]) -> None:
     store = await scene.writer()
     scene.after_the_next_commit(lambda: scene.broker.hang(dict.fromkeys(hung, True)))
     await asyncio.wait_for(store.write(once(b"late")), WAIT_S)
@@ -156,10 +154,10 @@ async def test_a_confirmed_write_that_hangs_is_answered_once_it_is_committed_ane
         ({OWN: False, AUDIT: True}, ", and only a part of it is in the log"),
     ],
 )
-async def test_a_confirmed_write_that_hung_and_was_not_committed_is_of_unknown_outcome(
+async def test_confirmed_write_that_hung_and_was_aborted_has_an_unknown_outcome(
     scene: Scene, ends: dict[str, bool], part: str
 ) -> None:
-    """The broker said that it was committed: that it is not there now does not make it a write that never was."""
+    """The broker reported it as committed: its absence now does not prove that it was never visible."""
     store = await scene.writer()
     scene.after_the_next_commit(lambda: scene.broker.hang(ends))
     said = await _told(store.write(once(b"gone")))
@@ -169,10 +167,10 @@ async def test_a_confirmed_write_that_hung_and_was_not_committed_is_of_unknown_o
     assert other.state == store.state
 
 
-async def test_a_retry_of_a_write_whose_outcome_was_unknown_and_is_committed_later_changes_nothing(
+async def test_retry_of_an_unknown_write_that_is_committed_later_changes_nothing(
     scene: Scene,
 ) -> None:
-    """While the take-over waits, the operator is told for what."""
+    """While the take-over waits, the store's health names the reason for the operator."""
     store = await scene.writer(_IMPATIENT)
     scene.broker.blocked = True
     scene.after_the_next_commit(lambda: scene.broker.hang({OWN: True, AUDIT: True}))
