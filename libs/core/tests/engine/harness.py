@@ -1,8 +1,8 @@
-"""Running the engine in tests: specs, links that script a worker, topics, and runs in a process of their own.
+"""Harness that runs the engine in tests: specs, links that script a worker, topics, and runs in processes of their own.
 
 Owns no test. Invariant: a run started here ends with the test, whatever the test does to it.
 
-Runs' processes are forked, as Spark's are, by one that has read their modules: each read costs half a second.
+Processes of runs are forked, as Spark's are, by one that has imported their modules: each import costs half a second.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def make_spec(
     kind: TaskKind = TaskKind.SINK,
     **more: Any,
 ) -> RunSpec:
-    """A spec of task 0 of 1 that ends as soon as there is nothing to read."""
-    # The run hears the sooner that it has read all.
+    """A spec of task 0 of 1 whose run ends as soon as there is nothing to read."""
+    # The run learns the sooner that it has read everything.
     defaults = {**JSON_VALUES, "consumer.override.fetch.max.wait.ms": "20"} if kind is TaskKind.SINK else JSON_VALUES
     full: dict[str, str | None] = {"name": name, **defaults, **config}
     settings: dict[str, Any] = {
@@ -80,12 +80,12 @@ def make_spec(
 
 @dataclass
 class Link:
-    """A worker in the same thread: remembers progress, and says what `say` answers to it."""
+    """A worker in the same thread: remembers progress reports, and sends the commands that `say` returns for them."""
 
     say: Callable[[ProgressReport], Sequence[Command]] = lambda _progress: ()
     reports: list[ProgressReport] = field(default_factory=lambda: list[ProgressReport]())
     stored: dict[bytes, bytes | None] = field(default_factory=lambda: dict[bytes, bytes | None]())
-    """What a worker with an offsets file would have in it."""
+    """The content of an offsets file of a worker."""
 
     def progress(self, progress: ProgressReport) -> None:
         self.reports.append(progress)
@@ -98,7 +98,7 @@ class Link:
 
 
 def run_here(spec: RunSpec, link: Link | None = None) -> RunOutcome:
-    """A run in this thread."""
+    """Execute a run in this thread."""
     return run(spec, link or Link())
 
 
@@ -111,8 +111,9 @@ class Process:
     log: Path
 
     def until_frozen(self, wait_s: float = WAIT_S) -> None:
-        """Wait until the process has stopped itself. (It says so a moment before: who continues it in between continues
-        nothing.)"""
+        """Wait until the process has stopped itself. (It announces the stop a moment before: a SIGCONT in between has
+        no effect.)
+        """
         deadline_s = time.monotonic() + wait_s
         while not (self.log.exists() and self.log.read_text() and self._is_stopped()):
             assert self.child.is_alive(), self.out.read_text() if self.out.exists() else self._last_words()
@@ -131,7 +132,7 @@ class Process:
         self.exit_code()
 
     def resume(self) -> dict[str, Any]:
-        """Let it go on, and how it ended."""
+        """Let the process continue, and return how the run ended."""
         assert self.child.pid is not None
         os.kill(self.child.pid, signal.SIGCONT)
         return self.ended()
@@ -142,7 +143,7 @@ class Process:
         return json.loads(self.out.read_text())
 
     def exit_code(self) -> int:
-        """Wait for the end; that of a signal is below zero."""
+        """Wait for the end; the exit code of a signal is below zero."""
         self.child.join(WAIT_S)
         code = self.child.exitcode
         assert code is not None, f"the run has not ended after {WAIT_S:g} s"
@@ -151,7 +152,7 @@ class Process:
 
 @contextmanager
 def processes(folder: Path) -> Generator[Callable[..., Process]]:
-    """A starter of runs in processes: `start(spec, failpoint="")`. Kills what is left at the end."""
+    """A starter of runs in processes: `start(spec, failpoint="")`. Kills the remaining ones at the end."""
     started: list[Process] = []
 
     def start(spec: RunSpec, failpoint: str = "") -> Process:
@@ -179,7 +180,7 @@ def _run(spec: RunSpec, out: Path, said: Path, environment: Mapping[str, str]) -
     os.environ.clear()
     os.environ.update(environment)
     os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 2)
-    faulthandler.enable()  # one that dies of a signal says where it was
+    faulthandler.enable()  # a process that dies of a signal prints its stack
     try:
         outcome = run(spec, Link())
         ended = {"reason": str(outcome.reason), "records_in": outcome.progress.records_in}
@@ -198,7 +199,9 @@ class Kafka:
         self._asking = AdminClient({"bootstrap.servers": bootstrap, **NO_AUTO_CREATION})
 
     def create_topic(self, topic: str, partitions: int = 2, **config: str) -> str:
-        """Returns when it can be read and written; the broker answers before, and tells of it before."""
+        """Create the topic, and return when it can be read and written; the broker answers before that, and lists it
+        before that.
+        """
         self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
         self._until_there(topic, partitions)
         return topic
@@ -223,8 +226,9 @@ class Kafka:
         client: Mapping[str, Any] | None = None,
         **at: Any,
     ) -> None:
-        """Records in order, spread over the partitions unless `partition` is given; with numbers as keys unless `key`
-        is given. `client`: more of the producer's settings."""
+        """Produce records in order, spread over the partitions unless `partition` is given; with numbers as keys unless
+        `key` is given. `client`: more of the producer's settings.
+        """
         config: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "partitioner": "random"}
         config |= client or {}
         if transactional_id:
@@ -243,12 +247,13 @@ class Kafka:
         producer.flush()
 
     def produce_ids(self, topic: str, ids: Iterable[int], **more: Any) -> None:
-        """JSON objects with a field `id`."""
+        """Produce JSON objects with a field `id`."""
         self.produce(topic, (b'{"id":%d,"name":"n%d","email":"e@x"}' % (number, number) for number in ids), **more)
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Give the topic that many partitions; returns when they can be read and written. (The broker answers before:
-        what is written to one that it does not know yet is given up.)"""
+        """Give the topic that many partitions; returns when they can be read and written. (The broker answers before
+        that: the client discards records for a partition that it does not know yet.)
+        """
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
         self._until_there(topic, partitions)
 
@@ -267,7 +272,7 @@ class Kafka:
         return self.admin.describe_configs([resource])[resource].result()[name].value
 
     def set_topic_config(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """None = the broker's own again."""
+        """Change the topic's config; None = the broker's default again."""
         entries = [
             ConfigEntry(name, value, incremental_operation=_TAKE_BACK if value is None else _SET)
             for name, value in changes.items()
@@ -286,7 +291,7 @@ class Kafka:
 
     @contextmanager
     def member(self, group: str, topic: str) -> Generator[None]:
-        """The group has a member with partitions of the topic as long as this lasts."""
+        """Keep a member with partitions of the topic in the group as long as this context lasts."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
         try:
             consumer.subscribe([topic])
@@ -305,8 +310,9 @@ class Kafka:
         return [(one.key(), one.value()) for one in self.messages(topic, partitions, is_settling=is_settling)]
 
     def settled(self, topic: str, partitions: int) -> None:
-        """Return once no transaction is open there: a broker answers a commit before its marker is in the topic, and a
-        reader of committed records is told the end before it."""
+        """Wait until no transaction is open there: a broker answers a commit before its marker is in the topic, and a
+        reader of committed records reaches the end before it.
+        """
         latest = cast("OffsetSpec", OffsetSpec.latest())
         asked = {TopicPartition(topic, number): latest for number in range(partitions)}
 
@@ -314,7 +320,7 @@ class Kafka:
             answers = list_offsets(self._asking, asked, isolation_level=level, timeout_s=WAIT_S)
             return [one.result(WAIT_S).offset for one in answers.values()]
 
-        def is_settled() -> bool:  # asked again while a partition of a new topic does not know its leader
+        def is_settled() -> bool:  # repeated while a partition of a new topic does not know its leader
             return clients.retried(lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED))
 
         deadline_s = time.monotonic() + WAIT_S
@@ -333,7 +339,7 @@ class Kafka:
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 20,  # the end is told when a fetch has waited for more, 500 ms by default
+                "fetch.wait.max.ms": 20,  # the end is reported once a fetch has waited for records, 500 ms by default
                 "reconnect.backoff.ms": 20,
             }
         )
@@ -347,7 +353,9 @@ class Kafka:
                 error = message.error()
                 if error is None:
                     found.append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:  # else it tells of a broker, which it asks again
+                elif (
+                    error.code() == KafkaError._PARTITION_EOF
+                ):  # any other error is about a broker, which the client retries
                     ended.add(message.partition())
         finally:
             consumer.close()
@@ -355,8 +363,9 @@ class Kafka:
 
 
 def write(bootstrap: str, topic: str, *records: ConfigRecord) -> None:
-    """One transaction, as the config store writes the config topic; returns when it can be read, as the store does. (A
-    commit is answered before its marker is in the topic.)"""
+    """Write one transaction, as the config store writes the config topic; returns when it can be read, as the store
+    does. (A commit is answered before its marker is in the topic.)
+    """
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
     producer.init_transactions(WAIT_S)
     producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""A reporter of failures that remembers them. Invariant: what it was told, in order, and nothing else."""
+"""A failure reporter that records its calls. Invariant: exactly the reported failures, in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from herdmesh.engine.bad_records.tolerance import Failure
 
 @dataclass
 class Heard:
-    """What one reporter was told."""
+    """The failures of one reporter."""
 
     failures: list[Failure] = field(default_factory=lambda: list[Failure]())
 

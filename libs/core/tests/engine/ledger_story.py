@@ -1,9 +1,9 @@
-"""Owners of one partition, in any order and at any point of their transactions, over one real ledger.
+"""Random interleavings of owners of one partition, at any point of their transactions, over one real ledger.
 
-Owns no test and no database: a `Target` gives connections. What a story checks after every step is the ledger's
-promise: the rows of the target are those of the records below the ledger's offset, each once.
+Owns no test and no database: a `Target` supplies connections. A story checks the ledger's promise after every step: the
+rows of the target are those of the records below the ledger's offset, each once.
 
-A step names a *slot*: a process that may live on after another has taken over, and goes on whenever its turn comes.
+A step names a *slot*: a process that may live on after another has taken over, and continues at its next step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FREE_S = 30.0
 PARTITION: PartitionId = ("orders", 0)
 Verb = Literal["take", "open", "commit", "rollback", "lose", "advance"]
 Step = tuple[int, Verb, int]
-"""Slot, what it does, how many records at most it reads for it."""
+"""Slot, action, maximum of records that are read for it."""
 
 STEPS = strategies.lists(
     strategies.tuples(
@@ -38,22 +38,22 @@ STEPS = strategies.lists(
     max_size=60,
 )
 RECORDS = strategies.lists(strategies.tuples(strategies.integers(1, 3), strategies.booleans()), min_size=8, max_size=40)
-"""Of each: how far it is from the one before (markers lie between), and whether a transformation leaves it out."""
+"""For each record: its distance from the one before (markers lie between), and whether a transformation filters it."""
 
 
 class Busy(Exception):
-    """The statement would wait for a transaction of somebody else."""
+    """The statement would wait for another session's transaction."""
 
 
 class Connection(Protocol):
     """One session."""
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Any:
-        """Raises Busy, or whatever a session raises that is over."""
+        """Execute a statement. Raises Busy, or the error of a session that has ended."""
         ...
 
     def close(self) -> None:
-        """What is open is rolled back."""
+        """Close the session; its open transaction is rolled back."""
         ...
 
 
@@ -66,7 +66,7 @@ class Target(Protocol):
 
     @property
     def gone(self) -> tuple[type[Exception], ...]:
-        """What a session that is over raises."""
+        """Errors that an ended session raises."""
         ...
 
     def connect(self) -> Connection:
@@ -83,17 +83,17 @@ class Slot:
     position: int
     """The offset to read from."""
     batch: SinkBatch | None = None
-    """Given to the task, and not known to be written."""
+    """Records put to the task whose write is not confirmed."""
     is_open: bool = False
 
 
 @dataclass
 class Story:
-    """Tells steps to a target."""
+    """Executes steps against a target."""
 
     target: Target
     records: list[tuple[int, bool]]
-    """Offsets, and whether they are left out."""
+    """Offsets, and whether the record is filtered."""
     make: Callable[..., SqlLedger] = SqlLedger
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     slots: dict[int, Slot] = field(default_factory=dict[int, Slot])
@@ -101,7 +101,7 @@ class Story:
 
     @classmethod
     def of(cls, target: Target, records: Sequence[tuple[int, bool]], **more: Any) -> Story:
-        """With records as `RECORDS` gives them."""
+        """A story over records as `RECORDS` draws them."""
         offset, found = -1, list[tuple[int, bool]]()
         for gap, left_out in records:
             offset += gap
@@ -109,7 +109,7 @@ class Story:
         return cls(target, found, **more)
 
     def tell(self, steps: Sequence[Step]) -> None:
-        """Do the steps, look after each, and have one owner finish in peace."""
+        """Execute the steps, check after each, and let one owner finish undisturbed."""
         self.observer = self.target.connect()
         try:
             for number, verb, count in steps:
@@ -158,7 +158,7 @@ class Story:
         return None
 
     def _take(self, number: int) -> None:
-        """A new run, as the loop begins one: whoever keeps the row locked is cut off."""
+        """Start a new run, as the loop does: a session that keeps the row locked is ended."""
         before = self.slots.pop(number, None)
         if before is not None:
             before.connection.close()
@@ -179,7 +179,7 @@ class Story:
         self.slots[number] = Slot(connection, ledger, start)
 
     def _open(self, slot: Slot, count: int) -> None:
-        """Write a batch up to its commit; the one before again, where it is not known that it was written."""
+        """Write a batch up to its commit; the previous batch again, where its write is not confirmed."""
         if slot.batch is None:
             slot.batch = self._read(slot, count)
         batch = slot.batch
@@ -200,7 +200,7 @@ class Story:
         if not found:
             return None
         kept = [offset for offset, left_out in found if not left_out]
-        if not kept:  # nothing is put
+        if not kept:  # no record is put
             slot.position = found[-1][0] + 1
             return None
         return SinkBatch(
@@ -208,7 +208,7 @@ class Story:
         )
 
     def _put(self, slot: Slot) -> None:
-        """`put` returned."""
+        """Handle the return of `put`."""
         assert slot.batch is not None
         slot.position, slot.batch = slot.batch.last_offset + 1, None
 
@@ -219,8 +219,9 @@ class Story:
         return found
 
     def _once_free(self, connection: Connection, call: Callable[[], Any]) -> Any:
-        """A database takes its time to end a session that was closed, and so to unlock the row: on a busy machine more
-        than it waits for a lock."""
+        """Retry the call while the row is locked: a database takes time to end a closed session and unlock its row; on
+        a busy machine longer than its lock timeout.
+        """
         deadline_s = time.monotonic() + _FREE_S
         while True:
             try:

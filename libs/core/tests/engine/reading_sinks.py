@@ -1,4 +1,4 @@
-"""Sink tasks that say how they are read for and what may be committed, for `test_sink_reading.py`."""
+"""Sink tasks that control their reading and their committable offsets, for `test_sink_reading.py`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PATH = __name__
 
 
 class ReadingSink(ListSink):
-    """Remembers what else it was told, and keeps what it may ask."""
+    """Remembers its other calls, and keeps its reading control."""
 
     reading: ClassVar[SinkReading] = NO_READING
     asked: ClassVar[list[dict[PartitionId, int]]] = []
-    """What `pre_commit` was asked."""
+    """Arguments of `pre_commit`."""
 
     def start(self, config: Config, context: TaskContext) -> None:
         super().start(config, context)
@@ -39,7 +39,7 @@ class ReadingSink(ListSink):
 
 
 class BrokenReadingSink(ReadingSink):
-    """Fails at the first record, and when it is closed."""
+    """Raises at the first record, and when it is closed."""
 
     def put(self, batch: SinkBatch) -> None:
         raise OSError("no space left")
@@ -50,8 +50,9 @@ class BrokenReadingSink(ReadingSink):
 
 
 class HoldingSink(ReadingSink):
-    """Has all before offset `hold` committed once it has `all` records, and nothing until then; dies when it is asked
-    once more."""
+    """Allows the commit of offset `hold` once it has `all` records, and nothing until then; kills its process at the
+    second call.
+    """
 
     def start(self, config: Config, context: TaskContext) -> None:
         super().start(config, context)
@@ -68,8 +69,7 @@ class HoldingSink(ReadingSink):
 
 
 class LateSink(ReadingSink):
-    """Has nothing committed before it was asked `LateSink.times` times with all records; says much that is wrong until
-    then."""
+    """Allows no commit before `LateSink.times` calls with all records; returns invalid offsets until then."""
 
     times: ClassVar[int] = 3
 
@@ -81,7 +81,7 @@ class LateSink(ReadingSink):
 
 
 class SeekingSink(ReadingSink):
-    """Goes back to `back` when it has ten records, once; begins at `begin` where it is told to."""
+    """Seeks back to `back` when it has ten records, once; seeks to `begin` at the start if it is set."""
 
     def start(self, config: Config, context: TaskContext) -> None:
         super().start(config, context)
@@ -103,7 +103,7 @@ class SeekingSink(ReadingSink):
 
 
 class SeekingInFlushSink(SeekingSink):
-    """Finds out when it flushes that it has to go back."""
+    """Seeks back within `flush`."""
 
     def put(self, batch: SinkBatch) -> None:
         ReadingSink.put(self, batch)
@@ -117,7 +117,7 @@ class SeekingInFlushSink(SeekingSink):
 
 
 class PausingSink(ReadingSink):
-    """Wants nothing of partition 1."""
+    """Pauses partition 1."""
 
     def open(self, partitions: Sequence[PartitionId]) -> None:
         super().open(partitions)
@@ -125,7 +125,7 @@ class PausingSink(ReadingSink):
 
 
 class CommittingSink(ReadingSink):
-    """Wants a commit after each batch."""
+    """Requests a commit after each batch."""
 
     def put(self, batch: SinkBatch) -> None:
         super().put(batch)
@@ -133,7 +133,7 @@ class CommittingSink(ReadingSink):
 
 
 class ImpatientSink(ReadingSink):
-    """Cannot take a batch at first, and says for how long: 7 ms, then nothing."""
+    """Refuses a batch at first, with a retry time: 7 ms, then none."""
 
     def put(self, batch: SinkBatch) -> None:
         ListSink.calls.append("put")
@@ -145,8 +145,9 @@ class ImpatientSink(ReadingSink):
 
 
 class LateReportingSink(ReadingSink):
-    """Writes when it is flushed, and lets go of what it has before: reports ids below 0 then, and may swallow what that
-    raises (config `swallow`)."""
+    """Writes in `flush`, and clears its buffer before that: reports ids below 0 then, and may swallow what the report
+    raises (config `swallow`).
+    """
 
     def start(self, config: Config, context: TaskContext) -> None:
         super().start(config, context)
@@ -173,7 +174,7 @@ class LateReportingSink(ReadingSink):
 
 
 class ForgetfulSink(ReadingSink):
-    """Its author forgot to return something."""
+    """Its author forgot to return the offsets."""
 
     def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
         super().pre_commit(offsets)
@@ -181,7 +182,7 @@ class ForgetfulSink(ReadingSink):
 
 
 class UnsureSink(ReadingSink):
-    """Cannot tell what is durable once it was given something."""
+    """Cannot tell what is durable once it has got records."""
 
     def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
         if ListSink.values:

@@ -1,4 +1,4 @@
-"""Small sink and source tasks for the engine's tests: they remember what they were told, in this process."""
+"""Small sink and source tasks for the engine's tests: they record their calls in this process."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class ListSink(SinkTask):
 
 
 class BrokenSink(ListSink):
-    """Fails at the first record."""
+    """Raises at the first record."""
 
     def put(self, batch: SinkBatch) -> None:
         raise OSError("no space left")
 
 
 class BusySink(ListSink):
-    """Cannot take a batch for the first `refusals` calls."""
+    """Refuses a batch for the first `refusals` calls."""
 
     def start(self, config: Config, context: TaskContext) -> None:
         super().start(config, context)
@@ -70,7 +70,7 @@ class BusySink(ListSink):
 
 
 class AwaySink(ListSink):
-    """Cannot flush once `AwaySink.away`, nor take batches where the config says so (`away`: put)."""
+    """Cannot flush once `AwaySink.away`, nor accept batches where the config says so (`away`: put)."""
 
     away: ClassVar[bool] = False
 
@@ -116,7 +116,7 @@ class CountingSource(SourceTask):
 
 
 class SnapshotSource(CountingSource):
-    """Counts as well, and has no place to go on from before it found nothing more."""
+    """Counts likewise, and has no offset to continue from before it found nothing more."""
 
     _is_done = False
 
@@ -130,7 +130,7 @@ class SnapshotSource(CountingSource):
 
 
 class PickySink(ListSink):
-    """Reports records whose `id` is negative, and may swallow what that raises (config `swallow`)."""
+    """Reports records whose `id` is negative, and may swallow what the report raises (config `swallow`)."""
 
     def start(self, config: Config, context: TaskContext) -> None:
         super().start(config, context)
@@ -153,7 +153,7 @@ class PickySink(ListSink):
 
 
 class MakingSink(ListSink):
-    """Reports the records of `MakingSink.made`, of its own making, when it is given a batch."""
+    """Reports the self-created records of `MakingSink.made` when it gets a batch."""
 
     made: ClassVar[list[SinkBatch]] = []
 
@@ -169,7 +169,9 @@ class MakingSink(ListSink):
 
 
 class GivenSource(SourceTask):
-    """Gives `GivenSource.batches` one by one, from the committed number on. Its first `refusals` looks are refused."""
+    """Returns `GivenSource.batches` one by one, from the committed number on. Its first `refusals` polls are
+    refused.
+    """
 
     batches: ClassVar[list[SourceBatch]] = []
     commits: ClassVar[list[int]] = []

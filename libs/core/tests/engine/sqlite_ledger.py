@@ -1,6 +1,7 @@
 """SQLite as a target with a ledger: a `Target` of stories, and a sink task for the loop's tests.
 
-Owns no test. SQLite locks the whole database for a transaction that writes; who would wait is told so at once.
+Owns no test. SQLite locks the whole database for a writing transaction; a session that would wait gets an error at
+once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PATH = __name__
 class _Session:
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, timeout=0, isolation_level=None)
-        self._connection.execute("PRAGMA synchronous = OFF")  # no machine dies here
+        self._connection.execute("PRAGMA synchronous = OFF")  # safe: the test does not crash the machine
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Any:
         if statement == "ROLLBACK" and not self._connection.in_transaction:
@@ -40,7 +41,7 @@ class _Session:
 
 
 class SqliteTarget:
-    """A database in a file."""
+    """A SQLite database in a file."""
 
     ledger, rows, marker = "ledger", "written", "?"
     gone = (sqlite3.ProgrammingError,)
@@ -73,7 +74,7 @@ class SqliteSink(LedgerSinkTask):
         self.connection.execute("CREATE TABLE IF NOT EXISTS ids (id bigint)")
 
     def make_ledger(self, context: TaskContext) -> SqlLedger:
-        """The rows of this run."""
+        """The ledger rows of this run."""
         return SqlLedger(self.connection.execute, "ledger", context.connector, context.run_id, marker="?")
 
     def claim(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
@@ -124,7 +125,7 @@ class SqliteSink(LedgerSinkTask):
 
 
 class UnsureSink(SqliteSink):
-    """Its first transaction commits, and it does not hear of it."""
+    """Its first transaction commits, and the confirmation is lost."""
 
     def start(self, config: Config, context: TaskContext) -> None:
         super().start(config, context)
@@ -138,7 +139,7 @@ class UnsureSink(SqliteSink):
 
 
 class WithoutLedger(SqliteSink):
-    """The same without the ledger's answers: the group's offsets are all it has."""
+    """The same without the ledger's answers: it has only the group's offsets."""
 
     def claim(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
         super().claim(partitions)

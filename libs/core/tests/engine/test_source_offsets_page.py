@@ -1,5 +1,6 @@
-"""docs/internals/source-offsets.md and docs/internals/sink-offsets.md answer each rule by a test that exists, or say
-why there is none."""
+"""docs/internals/source-offsets.md and docs/internals/sink-offsets.md: each rule names an existing test, or a reason
+why there is none.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[4]
 PAGES = {"docs/internals/source-offsets.md": 50, "docs/internals/sink-offsets.md": 30}
-"""Each with so many rules at least."""
+"""Each page, with its minimum number of rules."""
 HEAD = ["| Rule of Connect | Here | Test, or why none |", "|---|---|---|"]
 TEST = re.compile(r"`([\w/.-]+\.py)::(test_\w+)`")
 
@@ -36,7 +37,7 @@ def tables(page: str) -> dict[str, list[list[str]]]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_each_rule_is_told_once(page: str) -> None:
+def test_each_rule_is_listed_once(page: str) -> None:
     rules = [rule for rows in tables(page).values() for rule, _, _ in rows]
     assert len(rules) == len(set(rules)) >= PAGES[page]
 

@@ -1,4 +1,6 @@
-"""Imports that a service's process leaves out because only a terminal needs them, without hiding them from other code."""
+"""Imports that a service's process leaves out because only a terminal needs them, without hiding them from other
+code.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,9 @@ from tests.support.waiting import of_stores
 
 @dataclass
 class Guest:
-    """A store of a user who has exactly the rights that stores need, with a topic and a group that are not the store's."""
+    """A store of a user who has exactly the rights that stores need, with a topic and a group that are not the
+    store's.
+    """
 
     guarded: GuardedBroker
     user: str

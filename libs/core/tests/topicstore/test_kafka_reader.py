@@ -56,7 +56,9 @@ class _Events:
 async def test_records_deleted_by_retention_from_the_audit_topic_are_skipped(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """A reader at offset 0 whose audit topic now begins at 6: it lagged, and retention deleted the records before it."""
+    """A reader at offset 0 whose audit topic now begins at 6: it lagged, and retention deleted the records before
+    it.
+    """
     cluster = KafkaCluster(suite_settings(tmp_topic(), kafka_bootstrap))
     settings = cluster.settings
     audit = settings.audit_topic

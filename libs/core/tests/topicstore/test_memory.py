@@ -136,7 +136,9 @@ async def test_a_replica_that_lagged_takes_over_with_all_writes(cluster: MemoryC
 
 
 async def test_callers_that_time_out_during_an_outage_leave_nothing_behind(cluster: MemoryCluster) -> None:
-    """The broker is unreachable, and impatient callers come and go: neither their writes nor their re-checks pile up."""
+    """The broker is unreachable, and impatient callers come and go: neither their writes nor their re-checks pile
+    up.
+    """
     store = await cluster.open(tuning=StoreTuning(pending_writes_max=20, group_commit_ms=0))
     await until_role(store, StoreRole.WRITER)
     await store.write(put(b"a", b"1"))

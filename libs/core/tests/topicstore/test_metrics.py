@@ -1,4 +1,6 @@
-"""Metric series of a store on the /metrics page, over HTTP, on the memory engine: real numbers, removed when it closes."""
+"""Metric series of a store on the /metrics page, over HTTP, on the memory engine: real numbers, removed when it
+closes.
+"""
 
 from __future__ import annotations
 

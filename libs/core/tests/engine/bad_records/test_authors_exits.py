@@ -1,4 +1,6 @@
-"""An author's code that raises past `Exception`, and texts that UTF-8 does not have: told as what they are."""
+"""Errors of an author's code that are no `Exception` (SystemExit and the like), and error texts that UTF-8 cannot
+encode: both end only the run and are reported.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ RAISED: dict[str, BaseException] = {
 
 
 class Exiting:
-    """Raises in the method that `at` of its config names."""
+    """Raises in the method that its config names with `at`."""
 
     config: Any
 
@@ -68,7 +70,7 @@ class ExitingSource(Exiting, SourceTask):
     ("task", "at"),
     [("Sink", "start"), ("Sink", "put"), ("Sink", "flush"), ("Sink", "stop"), ("Source", "start"), ("Source", "poll")],
 )
-def test_what_ends_a_process_ends_the_run_alone(
+def test_author_code_that_raises_system_exit_ends_only_the_run(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], task: str, at: str
 ) -> None:
     kafka = Kafka(kafka_bootstrap)
@@ -83,7 +85,7 @@ def test_what_ends_a_process_ends_the_run_alone(
         assert failed.value.error_class is ErrorClass.UNKNOWN
 
 
-def test_a_text_that_utf_8_does_not_have_is_told_escaped() -> None:
+def test_error_text_that_utf_8_cannot_encode_is_escaped() -> None:
     message, trace, _ = classify(ValueError("cut \ud83d here"))
     assert message == "ValueError: cut \\ud83d here"
     assert trace.encode()
@@ -101,14 +103,14 @@ def test_a_text_that_utf_8_does_not_have_is_told_escaped() -> None:
     ({"a": "1"}, r"task_configs returned .*: return a list with a dict for each task", ""),
     (None, r"task_configs returned None \(NoneType\)", ""),
 ])  # fmt: skip
-def test_task_configs_that_cannot_be_stored_name_task_and_key(made: Any, says: str, field: str) -> None:
+def test_invalid_task_configs_are_refused_with_task_and_key(made: Any, says: str, field: str) -> None:
     with pytest.raises(ConfigError, match=says) as refused:
         checked_task_configs(made)
     assert (refused.value.field or "") == field
     assert str(refused.value).encode()
 
 
-def test_task_configs_that_can_be_stored_are_as_they_are() -> None:
+def test_valid_task_configs_are_passed_unchanged() -> None:
     assert checked_task_configs(iter([{"a": None, "b": "\u00e9"}])) == [{"a": None, "b": "\u00e9"}]
 
 
@@ -124,7 +126,7 @@ def test_task_configs_that_can_be_stored_are_as_they_are() -> None:
     (checked_manifests, None, r"T\.pre_commit returned None \(NoneType\): return a dict of .* to texts"),
     (checked_manifests, {("t", 0): b"x"}, r"returned b'x' \(bytes\) for"),
 ])  # fmt: skip
-def test_what_is_to_be_committed_is_named_when_it_is_no_offset(check: Any, made: Any, says: str) -> None:
+def test_invalid_pre_commit_result_is_refused_with_its_value(check: Any, made: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         check("T.pre_commit", made)
     assert check("T.pre_commit", {}) == {}

@@ -1,5 +1,6 @@
-"""A poison record in each stage, against a real broker: what is skipped, what ends the task, and what is in the dead
-letter queue, byte for byte (issue 6, point 4)."""
+"""A poison record in each stage, against a real broker: the skipped records, the errors that fail the task, and the
+content of the dead letter queue, byte for byte (issue 6, point 4).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ CONVERTERS = {
     for name, value in (("", JSON), (".schemas.enable", "false"))
 }  # fmt: skip
 CHAIN = {**CONVERTERS, "transforms": "mask", "transforms.mask.type": MASK, "transforms.mask.fields": "secret"}
-#: Stage, what is other of the poison record, and the class and message of the error.
+#: Stage, differing fields of the poison record, and the class and message of the error.
 SINK_POISONS: list[tuple[str, dict[str, Any], str, bytes]] = [
     ("KEY_CONVERTER", {"key": b"{"}, JSON, NO_JSON),
     ("VALUE_CONVERTER", {"value": b'{"id":'}, JSON, NO_JSON),
@@ -62,7 +63,7 @@ def letters_of(kafka: Kafka, topic: str) -> list[Message]:
 
 
 def told(headers: Any) -> dict[str, bytes | None]:
-    """The context headers of a letter; their order is checked here."""
+    """The context headers of a dead letter; also checks their order."""
     own = [(name, value) for name, value in headers if name.startswith(PREFIX)]
     assert [name.removeprefix(PREFIX) for name, _ in own] == [
         "topic", "partition", "offset", "connector.name", "task.id", "stage", "class.name", "exception.class.name",
@@ -84,7 +85,7 @@ def sink_spec(kafka: Kafka, name: str, topic: str, config: Mapping[str, str], *,
 
 
 def poisoned(kafka: Kafka, topic: str, poison: dict[str, Any], at: int = RECORDS // 2) -> None:
-    """Good records with ids, and one that is not."""
+    """Produce good records with ids, and one poison record."""
     good = [b'{"id":%d,"secret":"x"}' % number for number in range(RECORDS)]
     kafka.produce(topic, good[:at], partition=0)
     whole: dict[str, Any] = {"key": b'"k"', "value": b'{"id":-1,"secret":"x"}', "headers": [("own", b"1")], **poison}
@@ -129,11 +130,11 @@ def test_a_tolerated_poison_record_costs_one_record(
 
 
 @EACH_STAGE
-def test_a_poison_record_that_is_not_tolerated_ends_the_task_before_its_batch(
+def test_a_poison_record_without_tolerance_ends_the_task_before_its_batch(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], stage: str, poison: dict[str, Any], class_name: str,
     message: bytes,
 ) -> None:  # fmt: skip
-    """The queue gets the fatal record too, as Connect's does."""
+    """The dead letter queue gets the fatal record too, as in Connect."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     poisoned(kafka_topics, topic, poison, at=RECORDS - 10)
     with pytest.raises(RecordError, match=f"Error in stage {stage}") as ended:
@@ -148,7 +149,7 @@ def test_a_poison_record_that_is_not_tolerated_ends_the_task_before_its_batch(
     assert (found["stage"], found["exception.message"]) == (stage.encode(), message)
 
 
-def test_without_context_headers_a_letter_is_the_record_alone(
+def test_a_dead_letter_without_context_headers_is_the_record_alone(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -161,7 +162,7 @@ def test_without_context_headers_a_letter_is_the_record_alone(
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [1]
 
 
-def test_a_letter_of_a_letter_keeps_the_headers_it_had(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_dead_letter_of_a_dead_letter_keeps_its_headers(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce(topic, [b"{"], key=b"1", partition=0)
     run_here(sink_spec(kafka_topics, name, topic, {"errors.tolerance": "all"}))
@@ -175,10 +176,10 @@ def test_a_letter_of_a_letter_keeps_the_headers_it_had(kafka_topics: Kafka, tmp_
 
 @pytest.mark.parametrize("swallow", ["false", "true"])
 @pytest.mark.parametrize("tolerance", ["all", "none"])
-def test_records_a_task_reports(
+def test_errant_records_reported_by_a_task_become_dead_letters(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tolerance: str, swallow: str
 ) -> None:
-    """TASK_PUT: the record as it was read, though the task was given another topic, value and place."""
+    """TASK_PUT: the record as it was read, although the task got another topic, value and position."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     values = [b'{"id":1}', None, b'{"id":-2}', b'{"id":3}']
     kafka_topics.produce(topic, values, partition=0)
@@ -216,10 +217,10 @@ MADE_JSON = (
 
 
 @pytest.mark.parametrize("tolerance", ["all", "none"])
-def test_records_a_task_made_are_written_by_its_converters(
+def test_errant_records_created_by_a_task_are_written_by_the_converters(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tolerance: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """TASK_PUT: no transformation sees them, and the coordinates are those that the task gave."""
+    """TASK_PUT: no transformation sees them, and their topic, partition and offset are those the task set."""
     headers = [Header("number", 1, INT64), Header("text", "t", STRING)]
     MakingSink.made = [
         SinkBatch("made", 7, 9, 9, [Struct(MADE, [5, "seen"])], [5], [9], [42], [headers], INT32, MADE),
@@ -261,7 +262,7 @@ def test_records_a_task_made_are_written_by_its_converters(
         assert (found["topic"], found["partition"], found["offset"]) == (b"made", b"-1", b"-1")
 
 
-def test_no_offset_is_committed_before_the_letters_are_safe(
+def test_no_offset_is_committed_before_its_dead_letters_are_acknowledged(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from herdmesh.engine.bad_records import dead_letters
@@ -289,7 +290,7 @@ def test_no_offset_is_committed_before_the_letters_are_safe(
     assert order == ["settled", "committed"] * (len(order) // 2)
 
 
-def test_a_queue_that_cannot_be_made_fails_the_task_with_what_to_change(
+def test_a_dead_letter_queue_that_cannot_be_created_fails_the_task_with_the_fix(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -302,7 +303,7 @@ def test_a_queue_that_cannot_be_made_fails_the_task_with_what_to_change(
     assert ended.value.error_class is ErrorClass.BAD_CONFIG
 
 
-def test_the_queue_is_made_with_the_connectors_admin_settings(
+def test_the_dead_letter_queue_is_created_with_the_admin_settings_of_the_connector(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -315,7 +316,7 @@ def test_the_queue_is_made_with_the_connectors_admin_settings(
 
 
 def cut_sizes(headers: Any) -> Any:
-    """What the header of a letter that was cut says."""
+    """The value of the header that marks a dead letter as cut."""
     [found] = [value for name, value in headers if name == CUT_HEADER]
     return json.loads(found)
 
@@ -326,11 +327,13 @@ LARGE = {"producer.override.max.request.size": "3000000"}
 @pytest.mark.parametrize(("queue_bytes", "override", "value_kept"), [
     (None, {}, 1_024), (None, LARGE, 1_024), ("4500", {}, 1_024), ("1600", {}, 0),
 ], ids=["client", "broker", "small", "smaller"])  # fmt: skip
-def test_a_record_too_large_for_the_queue_is_a_letter_that_is_cut(
+def test_a_record_too_large_for_the_dead_letter_queue_is_cut(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], queue_bytes: str | None, override: dict[str, str],
     value_kept: int,
 ) -> None:  # fmt: skip
-    """Whoever refuses it, also without context headers: a cut letter says where its record is, the others are whole."""
+    """Whether the client or the broker refuses it, also without context headers: a cut dead letter names its record's
+    position, the others are whole.
+    """
     topic, name = kafka_topics.create_topic(tmp_topic(), 1, **{"max.message.bytes": "3000000"}), tmp_topic("sink")
     kafka_topics.create_topic(f"{name}-dlq", 1, **({"max.message.bytes": queue_bytes} if queue_bytes else {}))
     big = b"{" + random.Random(1).randbytes(1_200_000)
@@ -355,8 +358,12 @@ def test_a_record_too_large_for_the_queue_is_a_letter_that_is_cut(
     assert said[PREFIX + "exception.class.name"] == DATA_ERROR
 
 
-def test_letters_that_are_too_large_only_together_are_whole(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """The broker's limit is one of a request's records of a partition together, which the client does not split."""
+def test_dead_letters_that_only_together_exceed_the_limit_are_written_whole(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """The broker's limit holds for all records of one partition in a request, and the client does not split a
+    request.
+    """
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.create_topic(f"{name}-dlq", 1, **{"max.message.bytes": "3000"})
     bad = [b"{" + b"%d" % number * 300 for number in range(10, 40)]
@@ -374,7 +381,7 @@ def test_letters_that_are_too_large_only_together_are_whole(kafka_topics: Kafka,
     ({"message.timestamp.before.max.ms": "1000"}, r"raise message\.timestamp\.before\.max\.ms"),
 ], ids=["size", "compacted", "time"])  # fmt: skip
 @pytest.mark.parametrize("tolerance", ["all", "none"])
-def test_a_letter_the_queue_does_not_take_fails_the_task_before_its_record_is_committed(
+def test_a_dead_letter_the_queue_refuses_fails_the_task_before_its_record_is_committed(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], queue: dict[str, str], says: str, tolerance: str
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -393,10 +400,10 @@ def test_a_letter_the_queue_does_not_take_fails_the_task_before_its_record_is_co
         assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [3]
 
 
-def test_a_stop_ends_a_wait_for_a_retry_and_the_record_is_read_again(
+def test_a_stop_ends_the_wait_for_a_retry_and_the_record_is_read_again(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a registry that is away: the records before its batch are committed, and it is not given up."""
+    """As with an unreachable registry: the records before its batch are committed, and it is not skipped."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce(topic, [b'{"id":0}', b'{"id":1}', b'{"away":1}', b'{"id":2}'], partition=0)
     converter: Any = CONVERTER_CLASSES["JsonConverter"]

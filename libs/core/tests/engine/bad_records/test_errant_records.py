@@ -1,4 +1,4 @@
-"""Which record a task's report is of: the one that was read, or one that the task made; without a broker."""
+"""Identity of an errant record: the record that was read, or one that the task created; without a broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHAIN = sink_chain({"key.converter": "StringConverter", "value.converter": "Long
 
 
 class World:
-    """A reporter of a task, and who hears of it."""
+    """A task's reporter, and the recorded failures."""
 
     def __init__(self) -> None:
         self.counts = Counts()
@@ -42,7 +42,7 @@ class World:
 
 
 def read(*offsets: int) -> list[Message]:
-    """Tombstones, which Python takes for nothing."""
+    """Tombstones, which are falsy in Python."""
     return [Message(topic="t", partition=1, offset=one, key=b"k", value=None) for one in offsets]
 
 
@@ -53,7 +53,7 @@ def given(offsets: Sequence[int], originals: Sequence[Message]) -> SinkBatch:
     )
 
 
-def test_a_record_that_was_read_is_that_message_whatever_became_of_its_batch() -> None:
+def test_an_errant_record_that_was_read_is_reported_as_that_message() -> None:
     world, originals = World(), read(3, 5, 6, 9)
     batch = given([3, 6], originals)
     assert world.reported(batch, 1) is originals[2]
@@ -62,7 +62,7 @@ def test_a_record_that_was_read_is_that_message_whatever_became_of_its_batch() -
         world.records.report(batch, 2, ValueError("x"))
 
 
-def test_a_record_that_the_task_made_is_what_the_converters_write() -> None:
+def test_an_errant_record_created_by_the_task_is_written_by_the_converters() -> None:
     world, headers = World(), [Header("a", 1, INT64), Header("a", None)]
     batch = SinkBatch("made", 4, 0, 8, [2, -1], ["k", None], [0, 8], [None, 77], [headers, []], STRING, INT64)
     first, second = world.reported(batch), world.reported(batch, 1)
@@ -76,7 +76,7 @@ def test_a_record_that_the_task_made_is_what_the_converters_write() -> None:
     assert world.reported(moved).value() == b"\0" * 7 + b"\1", "at an offset that was not read"
 
 
-def test_what_the_converters_cannot_write_is_the_tasks_error_and_counts_as_nothing() -> None:
+def test_an_errant_record_the_converters_cannot_write_raises_and_is_not_counted() -> None:
     world = World()
     with pytest.raises(DataError, match="Failed to serialize to long"):
         world.records.report(SinkBatch("made", 0, 0, 0, ["text"], [], [0], [], (), None, STRING), 0, ValueError("x"))
@@ -85,8 +85,8 @@ def test_what_the_converters_cannot_write_is_the_tasks_error_and_counts_as_nothi
     assert (world.counts.so_far(), world.heard.failures, world.records.is_ending) == (ErrorCounts(), [], False)
 
 
-def test_what_is_reported_is_done_once_it_is_safe_and_waiting_has_it_so() -> None:
-    """Nobody else moves a letter while a task waits; what a task cancelled is nobody's."""
+def test_a_report_is_done_once_its_dead_letter_is_acknowledged_and_waiting_settles_it() -> None:
+    """Only the waiting task itself can settle dead letters meanwhile; a report that the task cancelled is left out."""
     world, settled = World(), list[int]()
     batch = given([5], read(5))
 
@@ -104,7 +104,7 @@ def test_what_is_reported_is_done_once_it_is_safe_and_waiting_has_it_so() -> Non
     assert settled == [3]
 
 
-def test_the_commit_that_waits_for_letters_says_that_they_are_safe() -> None:
+def test_the_commit_that_waits_for_dead_letters_completes_their_reports() -> None:
     spec = make_spec("127.0.0.1:1", "c", "x:Y", {"topics": "t", "errors.tolerance": "all", "errors.log.enable": "true"})
     errors = SinkErrors(spec, cast("AdminClient", None), CHAIN)
     assert errors.reporter is not None

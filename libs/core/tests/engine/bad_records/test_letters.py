@@ -1,4 +1,4 @@
-"""Dead letters without a broker: what is left of one that is cut, and what is said of one that is not taken."""
+"""Dead letters without a broker: the content of a cut one, and the error for one that the queue refuses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DATA = st.none() | st.binary(max_size=3_000) | st.text(min_size=900, max_size=1_
 
 
 @given(DATA, DATA, st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=2_000)), max_size=3))
-def test_a_cut_letter_is_small_and_says_what_it_was(
+def test_a_cut_dead_letter_is_small_and_names_its_original_size(
     key: bytes | None, value: bytes | None, own: list[tuple[str, bytes | None]]
 ) -> None:
     letter = DeadLetter(key, value, own, CONTEXT, 1, "topic t", "bad", with_context=False)
@@ -58,7 +58,7 @@ def test_a_text_is_cut_between_characters(text: str) -> None:
     (KafkaError.INVALID_TIMESTAMP, "raise message.timestamp.before.max.ms", ErrorClass.RETRIABLE),
     (KafkaError.NOT_ENOUGH_REPLICAS, "Once topic q takes records again, restart the task", ErrorClass.RETRIABLE),
 ])  # fmt: skip
-def test_the_error_of_a_letter_that_is_not_taken_says_what_to_do(code: int, says: str, error_class: ErrorClass) -> None:
+def test_the_error_of_a_refused_dead_letter_names_the_fix(code: int, says: str, error_class: ErrorClass) -> None:
     letter = DeadLetter(b"k", b"v", [], CONTEXT, 1, "topic t, partition 0, offset 5", "bad")
     failed = queue.refusal("q", letter, KafkaError(code))
     assert failed.message.startswith("the dead letter of topic t, partition 0, offset 5 cannot be written to topic q: ")

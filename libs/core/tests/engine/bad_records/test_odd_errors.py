@@ -1,4 +1,4 @@
-"""Errors that an author's code may raise and whose text is odd: each gets a message, a trace and a class."""
+"""Errors of an author's code with unusual texts: each gets a message, a trace and a class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from herdmesh.engine.runtime.failure import MESSAGE_CHARS_MAX, TRACE_CHARS_MAX, 
 
 
 class Mute(Exception):
-    """Its text raises."""
+    """An error whose `str` raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -20,7 +20,7 @@ class Mute(Exception):
 
 
 class Endless(Exception):
-    """Its text never ends."""
+    """An error whose text never ends."""
 
     def __str__(self) -> str:
         return str(self)
@@ -29,7 +29,7 @@ class Endless(Exception):
 def raised(error: BaseException) -> BaseException:
     try:
         raise error
-    except BaseException as found:  # noqa: BLE001 - what was raised
+    except BaseException as found:  # noqa: BLE001 - returns the raised error
         return found
 
 
@@ -51,14 +51,14 @@ def raised(error: BaseException) -> BaseException:
     ],
     ids=range(11),
 )  # fmt: skip
-def test_an_odd_error_is_told(error: BaseException, said: str) -> None:
+def test_an_error_with_an_unusual_text_is_reported(error: BaseException, said: str) -> None:
     message, trace, _ = classify(raised(error))
     assert message == said
     assert type(error).__name__ in trace
     (message + trace).encode()
 
 
-def test_what_an_error_says_fits_into_a_status() -> None:
+def test_an_error_message_is_cut_to_fit_into_a_status() -> None:
     message, trace, found = classify(raised(ValueError("x" * 5_000_000 + "the end")))
     assert len(message) < MESSAGE_CHARS_MAX + 100
     assert len(trace) < TRACE_CHARS_MAX + 100
@@ -67,7 +67,7 @@ def test_what_an_error_says_fits_into_a_status() -> None:
     assert found is ErrorClass.UNKNOWN
 
 
-def test_a_record_whose_error_has_no_text_is_told_in_log_and_letter() -> None:
+def test_a_record_failure_without_a_text_is_logged_and_dead_lettered() -> None:
     for error in (Mute(), Endless()):
         told = str(RecordError("VALUE_CONVERTER", "x", "t", 0, 5, raised(error)))
         assert "for the record at topic 't', partition 0, offset 5: its text cannot be made" in told

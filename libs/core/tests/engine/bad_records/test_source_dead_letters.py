@@ -1,4 +1,4 @@
-"""Poison records of sources, against a real broker: letters in the transaction of their batch."""
+"""Poison records of sources, against a real broker: dead letters in the transaction of their batch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def source_spec(kafka: Kafka, name: str, config: Mapping[str, str], *batches: So
 
 
 def given(topic: str, count: int, first: int = 0, **poison: Any) -> SourceBatch:
-    """Good records with one that is not in their middle, if there is to be one."""
+    """Good records, with a poison record in their middle if one is given."""
     ids = range(first, first + count)
     batch = SourceBatch(
         topic, [{"id": one} for one in ids], None, None, keys=[str(one) for one in ids],
@@ -73,14 +73,14 @@ SOURCE_POISONS: list[tuple[str, dict[str, Any], str]] = [
 ]
 SMALL = {"producer.override.max.request.size": "1500"}
 LONG_TRANSACTIONS = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "60000"}
-"""The first of a run lasts 50 ms by default, which may end between two polls."""
+"""The first transaction of a run lasts 50 ms by default, which may end between two polls."""
 SOURCE_STAGES = pytest.mark.parametrize(
     ("stage", "poison", "class_name"), SOURCE_POISONS, ids=[one[0] for one in SOURCE_POISONS]
 )
 
 
 @SOURCE_STAGES
-def test_a_tolerated_poison_record_of_a_source_is_a_letter_in_its_transaction(
+def test_a_tolerated_poison_record_of_a_source_becomes_a_dead_letter_in_its_transaction(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], stage: str, poison: dict[str, Any], class_name: str
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -113,7 +113,7 @@ def test_a_tolerated_poison_record_of_a_source_is_a_letter_in_its_transaction(
 
 
 @SOURCE_STAGES
-def test_a_poison_record_of_a_source_that_is_not_tolerated_ends_the_task_before_its_batch(
+def test_a_poison_record_of_a_source_without_tolerance_ends_the_task_before_its_batch(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], stage: str, poison: dict[str, Any], class_name: str
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -136,10 +136,12 @@ BOTH_WAYS = pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once
 
 
 @BOTH_WAYS
-def test_a_sources_record_too_large_for_the_queue_is_a_letter_that_is_cut(
+def test_a_source_record_too_large_for_the_dead_letter_queue_is_cut(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], guarantee: str
 ) -> None:
-    """Before it is sent, as a refusal would spoil the transaction; and no request has more than the topic takes."""
+    """It is cut before it is sent, as a refusal would abort the transaction; and no request exceeds the topic's
+    limit.
+    """
     topic, name = tmp_topic(), tmp_topic("source")
     kafka_topics.create_topic(f"{name}-dlq", 1, **{"max.message.bytes": "5000"})
     text = random.Random(1).randbytes(3_000).hex()
@@ -154,7 +156,7 @@ def test_a_sources_record_too_large_for_the_queue_is_a_letter_that_is_cut(
 
 
 @BOTH_WAYS
-def test_a_sources_letter_that_the_queue_does_not_take_fails_the_task_before_its_offset_is_committed(
+def test_a_source_dead_letter_the_queue_refuses_fails_the_task_before_its_offset_is_committed(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], guarantee: str
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -168,10 +170,10 @@ def test_a_sources_letter_that_the_queue_does_not_take_fails_the_task_before_its
     assert GivenSource.commits == []
 
 
-def test_a_time_that_kafka_does_not_know_ends_a_source_whatever_is_tolerated(
+def test_a_timestamp_that_kafka_rejects_ends_a_source_whatever_the_tolerance(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """As in Connect, which asks neither tolerance nor queue; -1 is no time there."""
+    """As in Connect, which checks neither tolerance nor dead letter queue; there, -1 is an invalid timestamp."""
     topic, name = tmp_topic(), tmp_topic("source")
     no_time = SourceBatch(topic, [{"id": 1}], None, None, timestamps_ms=[-1])
     spec = source_spec(kafka_topics, name, {"errors.tolerance": "all"}, no_time)
@@ -184,7 +186,7 @@ def test_a_time_that_kafka_does_not_know_ends_a_source_whatever_is_tolerated(
     assert letters_of(kafka_topics, f"{name}-dlq") == []
 
 
-def test_a_sources_record_with_a_schema_is_a_letter_with_that_schema(
+def test_a_source_record_with_a_schema_becomes_a_dead_letter_with_that_schema(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -196,11 +198,12 @@ def test_a_sources_record_with_a_schema_is_a_letter_with_that_schema(
     assert told(letter.headers())["partition"] == b"3"
 
 
-def test_a_record_for_a_partition_there_is_not_is_a_letter(
+def test_a_record_for_a_missing_partition_becomes_a_dead_letter(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KAFKA_PRODUCE, of a record that the queue does take; also where a busy broker does not say at once how many
-    partitions there are."""
+    """KAFKA_PRODUCE, of a record that the dead letter queue does accept; also where a busy broker does not report the
+    number of partitions at once.
+    """
     asked: list[str] = []
     ask = SourceTransaction._ask_partitions  # pyright: ignore[reportPrivateUsage]
 
@@ -226,7 +229,7 @@ def test_a_record_for_a_partition_there_is_not_is_a_letter(
 
 
 @pytest.mark.parametrize("route", ["..", "", "a b", "x" * 250])
-def test_a_record_that_a_transformation_routes_to_no_topic_is_a_letter(
+def test_a_record_that_a_transformation_routes_to_no_topic_becomes_a_dead_letter(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], route: str
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -246,15 +249,17 @@ def test_a_record_that_a_transformation_routes_to_no_topic_is_a_letter(
         run_here(source_spec(kafka_topics, f"{name}-2", overrides, lost))
 
 
-def test_a_source_without_errors_waits_for_nobody(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """No `errors.*`: no queue's topic is made, and counts are zero."""
+def test_a_source_without_error_settings_creates_no_dead_letter_queue(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """No `errors.*`: the topic of the queue is not created, and counts are zero."""
     topic, name = tmp_topic(), tmp_topic("source")
     spec = source_spec(kafka_topics, name, {"errors.deadletterqueue.topic.name": ""}, given(topic, 10))
     assert run_here(spec, Link(lambda _progress: ())).progress.errors.failures == 0
     assert f"{name}-dlq" not in kafka_topics.admin.list_topics(timeout=WAIT_S).topics
 
 
-def test_a_source_that_tries_a_record_for_ever_yields_its_slot(
+def test_a_source_that_retries_a_record_for_ever_yields_its_slot(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -278,8 +283,8 @@ def test_a_source_that_tries_a_record_for_ever_yields_its_slot(
     assert run_here(spec).progress.records_in == 10
 
 
-def test_a_source_that_cannot_look_now_is_asked_again(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """RetriableError out of poll, with a linger of 0: it neither fails nor counts as quiet."""
+def test_a_poll_that_raises_a_retriable_error_is_repeated(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """RetriableError from poll, with a linger of 0: the run neither fails nor counts as idle."""
     topic, name = tmp_topic(), tmp_topic("source")
     outcome = run_here(source_spec(kafka_topics, name, {"refusals": "2"}, given(topic, 10)))
     assert (outcome.reason, outcome.progress.records_in) == (RunEnd.QUIET, 10)

@@ -1,5 +1,6 @@
-"""What is done about a record that fails, and what is said of it, by Connect's rules
-(docs/reference/connect/data-model.md, section 5)."""
+"""Handling of a record failure, and its log line and headers, by Connect's rules
+(docs/reference/connect/data-model.md, section 5).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ CONVERTER = make_converter("c", {"c": "JsonConverter"}, role="value")
 
 
 class World:
-    """A tolerance whose time only passes in its pauses."""
+    """A tolerance whose clock advances only in its pauses."""
 
     def __init__(self, *, stop_after: int | None = None, **settings: str) -> None:
         self.now_s = 0.0
@@ -63,7 +64,7 @@ class World:
         return high / 2
 
     def attempt(self, *raised: BaseException, stage: str = VALUE_CONVERTER) -> str:
-        """A call that raises these one after the other, the last for ever, unless it is None."""
+        """Attempt a call that raises these errors one after the other, the last one for ever unless it is None."""
         left = list(raised)
 
         def call() -> str:
@@ -75,7 +76,7 @@ class World:
         return self.tolerance.attempt(call, stage, CONVERTER, RECORD, 0)
 
     def told(self) -> ErrorCounts:
-        """The counts, but for the time of the last failure."""
+        """The counts, without the time of the last failure."""
         assert (self.counts.last_error_ms > 0) == bool(self.counts.errors)
         self.counts.last_error_ms = 0
         return self.counts.so_far()
@@ -90,7 +91,7 @@ def again(count: int) -> list[BaseException]:
 
 
 @pytest.mark.parametrize("stage", ["KEY_CONVERTER", "VALUE_CONVERTER", "HEADER_CONVERTER", "TRANSFORMATION"])
-def test_tolerated_errors_of_each_stage_skip_the_record(stage: str) -> None:
+def test_a_tolerated_error_of_any_stage_skips_the_record(stage: str) -> None:
     world = World(tolerance="all")
     with pytest.raises(RecordSkipped):
         world.attempt(TypeError("x"), stage=stage)
@@ -99,7 +100,7 @@ def test_tolerated_errors_of_each_stage_skip_the_record(stage: str) -> None:
     assert world.attempt() == "done"
 
 
-def test_the_first_error_ends_the_run_when_none_is_tolerated_and_is_reported_all_the_same() -> None:
+def test_without_tolerance_the_first_error_is_reported_and_ends_the_run() -> None:
     world = World()
     with pytest.raises(RecordError, match=r"Error in stage VALUE_CONVERTER .* topic 't', partition 3, offset 7: bad"):
         world.attempt(DataError("bad"))
@@ -109,7 +110,7 @@ def test_the_first_error_ends_the_run_when_none_is_tolerated_and_is_reported_all
 
 
 @pytest.mark.parametrize("failures", [1, 3])
-def test_what_may_work_later_is_tried_again(failures: int) -> None:
+def test_retriable_errors_are_retried(failures: int) -> None:
     world = World(retry_timeout="-1")
     assert world.attempt(*again(failures)) == "done"
     assert world.told() == ErrorCounts(failures=failures, retries=failures)
@@ -118,10 +119,10 @@ def test_what_may_work_later_is_tried_again(failures: int) -> None:
 
 
 @pytest.mark.parametrize("tolerance", ["none", "all"])
-def test_a_record_whose_retries_are_used_up_is_skipped_whatever_the_tolerance(
+def test_a_record_with_exhausted_retries_is_skipped_whatever_the_tolerance(
     tolerance: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rule 2. 300 + 600, and what is left until the deadline."""
+    """Rule 2. Pauses of 300 + 600 ms, and the time left until the deadline."""
     world = World(tolerance=tolerance, retry_timeout="1000")
     with pytest.raises(RecordSkipped):
         world.attempt(*again(9))
@@ -133,7 +134,7 @@ def test_a_record_whose_retries_are_used_up_is_skipped_whatever_the_tolerance(
             world.attempt(DataError("another"))
 
 
-def test_without_a_timeout_nothing_is_tried_again() -> None:
+def test_without_a_retry_timeout_nothing_is_retried() -> None:
     world = World(tolerance="all")
     with pytest.raises(RecordSkipped):
         world.attempt(*again(1))
@@ -152,7 +153,7 @@ def test_a_pause_beyond_the_longest_is_random_below_it() -> None:
 
 
 @pytest.mark.parametrize(("timeout", "reason"), [("-1", RunEnd.YIELDED), ("60000", RunEnd.STOPPED)])
-def test_a_run_that_ends_gives_no_record_up_and_only_tries_without_end_are_given_up_for_others(
+def test_an_ending_run_skips_no_record_and_only_endless_retries_yield_to_other_tasks(
     timeout: str, reason: RunEnd
 ) -> None:
     world = World(stop_after=1, tolerance="all", retry_timeout=timeout)
@@ -163,14 +164,14 @@ def test_a_run_that_ends_gives_no_record_up_and_only_tries_without_end_are_given
     assert world.heard.failures == []
 
 
-def test_a_retry_that_fails_otherwise_is_judged_as_that() -> None:
+def test_a_retry_that_fails_with_another_error_is_judged_by_that_error() -> None:
     world = World(tolerance="all", retry_timeout="-1")
     with pytest.raises(RecordSkipped):
         world.attempt(RetriableError("away"), DataError("bad"))
     assert world.told() == ErrorCounts(failures=2, errors=1, skipped=1, retries=1)
 
 
-def test_what_is_wrong_with_the_configuration_is_never_tolerated() -> None:
+def test_config_errors_are_never_tolerated() -> None:
     """ADR 0007."""
     world = World(tolerance="all")
     with pytest.raises(RecordError) as ended:
@@ -179,7 +180,7 @@ def test_what_is_wrong_with_the_configuration_is_never_tolerated() -> None:
     assert len(world.heard.failures) == 1
 
 
-def test_a_batch_is_given_again_until_the_task_takes_it_and_nothing_is_counted() -> None:
+def test_a_refused_batch_is_put_again_until_accepted_and_is_not_counted() -> None:
     world, refusals = World(retry_delay_max_ms="1000"), again(4)
 
     def put() -> None:
@@ -196,7 +197,7 @@ def test_a_batch_is_given_again_until_the_task_takes_it_and_nothing_is_counted()
     assert ended.value.reason is RunEnd.YIELDED
 
 
-def test_outside_of_the_chain_a_failure_is_counted_and_nothing_is_skipped_for_the_task() -> None:
+def test_a_failure_outside_the_chain_is_counted_and_skips_no_record() -> None:
     world = World(tolerance="all")
     world.failed.add_outside(Failure("TASK_PUT", "c.C", ValueError("x"), message()))
     assert world.counts.so_far() == ErrorCounts(failures=1, last_error_ms=world.counts.last_error_ms)
@@ -214,18 +215,18 @@ def test_outside_of_the_chain_a_failure_is_counted_and_nothing_is_skipped_for_th
         ({"errors.log.enable": "1"}, "either true or false"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named(config: dict[str, str | None], says: str) -> None:
+def test_an_invalid_setting_is_named(config: dict[str, str | None], says: str) -> None:
     with pytest.raises(ConfigError, match=says) as refused:
         error_settings(config)
     assert [refused.value.field] == list(config)
 
 
-def test_counts_of_runs_add_up() -> None:
+def test_error_counts_of_runs_add_up() -> None:
     first, second = ErrorCounts(1, 2, 3, 4, 5, 6, 7, 80), ErrorCounts(10, 20, 30, 40, 50, 60, 70, 8)
     assert first + second == ErrorCounts(11, 22, 33, 44, 55, 66, 77, 80)
 
 
-# --- what is said
+# --- log lines and headers
 
 
 ROW = Schema("STRUCT", fields=[("a", OPTIONAL_STRING), ("b", OPTIONAL_STRING)])
@@ -258,13 +259,13 @@ def source_record() -> SourceRecord:
         ),
     ],
 )  # fmt: skip
-def test_the_log_says_what_connects_says(record: Message | SourceRecord, messages: bool, tail: str) -> None:
+def test_the_log_line_equals_connects(record: Message | SourceRecord, messages: bool, tail: str) -> None:
     failed = Failure(TRANSFORMATION, "org.example.Cast$Value", DataError("bad"), record)
     head = "Error encountered in task c-0. Executing stage 'TRANSFORMATION' with class 'org.example.Cast$Value'"
     assert log_text("c-0", failed, messages=messages) == head + tail
 
 
-def test_a_log_line_has_the_exception_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_line_has_the_exception_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     counts = Counts()
     with caplog.at_level(logging.ERROR):
         LogReporter("c", 1, counts, messages=False).report(
@@ -278,7 +279,7 @@ def test_a_log_line_has_the_exception_and_is_counted(caplog: pytest.LogCaptureFi
     assert counts.logged == 1
 
 
-def test_the_headers_of_a_letter_are_connects_byte_for_byte() -> None:
+def test_dead_letter_headers_equal_connects_byte_for_byte() -> None:
     keep_secret(["hunter-two"])
     failed = Failure(VALUE_CONVERTER, CONVERTER.java_class, raised(DataError("bad é hunter-two")), message())
     *told, (name, trace) = context_headers("c", 4, failed)
@@ -300,7 +301,7 @@ def test_the_headers_of_a_letter_are_connects_byte_for_byte() -> None:
     assert second.startswith("\tat libs.core.tests.engine.bad_records.test_tolerance.raised(test_tolerance.py:")
 
 
-def test_an_error_without_a_message_has_a_null_header_and_what_is_not_known_is_minus_one() -> None:
+def test_a_missing_error_message_is_a_null_header_and_an_unknown_number_is_minus_one() -> None:
     headers = dict(context_headers("c", 0, Failure("KAFKA_PRODUCE", "k.P", KeyError(), source_record())))
     prefix = "__connect.errors."
     assert headers[prefix + "exception.message"] is None
@@ -336,8 +337,8 @@ def test_a_trace_names_causes_and_is_bounded() -> None:
 
 
 def raised(error: Exception) -> Exception:
-    """The error, as it is once it was raised."""
+    """The error as it is after it was raised, with a traceback."""
     try:
         raise error
-    except Exception as caught:  # noqa: BLE001 - it is the one given
+    except Exception as caught:  # noqa: BLE001 - it is the given error
         return caught

@@ -1,5 +1,6 @@
-"""Sources that are at least once (`herdmesh.delivery.guarantee`, ADR 0012), against a real broker: records seen at
-once and in no transaction, offsets that only their owner moves, nothing lost and nothing twice but after a kill."""
+"""Sources with at-least-once delivery (`herdmesh.delivery.guarantee`, ADR 0012), against a real broker: records visible
+at once and in no transaction, offsets that only their owner moves, nothing lost, and duplicates only after a kill.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.kafka
 PARTITIONS = test_source_loop.PARTITIONS
 AT_LEAST_ONCE = {"herdmesh.delivery.guarantee": "at_least_once"}
 TOLERANT = {**AT_LEAST_ONCE, "errors.tolerance": "all"}
-#: All batches of a run are of one commit.
+#: All batches of a run belong to one commit.
 LATE = {**AT_LEAST_ONCE, "transaction.boundary": "interval", "transaction.boundary.interval.ms": "60000"}
 SMALL = {"producer.override.max.request.size": "2000", "producer.override.batch.size": "1000"}
 
@@ -60,7 +61,7 @@ def once(count: int) -> Counter[int]:
     return Counter(range(count))
 
 
-def test_records_have_no_markers_among_them_and_a_run_goes_on_where_the_last_was(
+def test_records_have_no_transaction_markers_and_a_run_continues_at_the_last_offset(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -91,10 +92,10 @@ def test_a_stopped_source_commits_what_it_sent(kafka_topics: Kafka, tmp_topic: C
     assert numbers(kafka_topics, topic) == once(10)
 
 
-def test_killed_and_stale_owners_lose_nothing_and_move_no_offset(
+def test_killed_and_stale_owners_lose_no_record_and_move_no_offset(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """For each point: freeze an owner there, let a second one do the work, then kill or wake the first."""
+    """For each failpoint: freeze an owner there, let a second one do the work, then kill or wake the first."""
     points = ["before-write", "after-write", "before-offset-commit", "after-offset-commit"]
     cases = [(point, harm, tmp_topic(), tmp_topic("source")) for point in points for harm in ("kill", "wake")]
     with processes(tmp_path) as start:
@@ -120,7 +121,7 @@ def test_killed_and_stale_owners_lose_nothing_and_move_no_offset(
                 assert found == once(50)
 
 
-def test_a_record_the_topic_does_not_take_fails_the_task_for_good_and_moves_no_offset(
+def test_a_record_the_topic_refuses_fails_the_task_for_good_and_moves_no_offset(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -131,7 +132,7 @@ def test_a_record_the_topic_does_not_take_fails_the_task_for_good_and_moves_no_o
     assert kafka_topics.records(topic, 1) == offsets(kafka_topics, name) == []
 
 
-def test_a_task_hears_where_each_of_its_records_is(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_task_is_notified_of_the_position_of_each_record(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
     run_here(hearing(kafka_topics, name, topic, 45, empty="7", **FILTER, **LATE))
     heard, last = HearingSource.heard[:-1], HearingSource.heard[-1]
@@ -147,7 +148,7 @@ def test_a_task_hears_where_each_of_its_records_is(kafka_topics: Kafka, tmp_topi
     assert {(place.partition, place.offset): value for value, place in heard if place is not None} == there
 
 
-def test_a_poison_record_that_is_tolerated_is_a_letter(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_tolerated_poison_record_becomes_a_dead_letter(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
     batches = given(topic, 10, values="text"), given(topic, 10, 10)
     outcome = run_here(source_spec(kafka_topics, name, TOLERANT, *batches))
@@ -162,10 +163,10 @@ def test_a_poison_record_that_is_tolerated_is_a_letter(kafka_topics: Kafka, tmp_
     [({"values": "text"}, range(10), ()), ({"values": {"id": "x" * 3_000}}, range(15), range(10, 15))],
     ids=["TRANSFORMATION", "KAFKA_PRODUCE"],
 )
-def test_a_poison_record_that_is_not_tolerated_ends_the_task_and_what_came_before_its_batch_is_not_sent_again(
+def test_a_poison_record_without_tolerance_ends_the_task_and_earlier_batches_are_not_sent_again(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], poison: dict[str, Any], before: range, twice: range
 ) -> None:
-    """Of its batch, what the client took before it."""
+    """Of its own batch, the records that the client took before it are sent."""
     topic, name = tmp_topic(), tmp_topic("source")
     spec = source_spec(kafka_topics, name, LATE | SMALL, given(topic, 10), given(topic, 10, 10, **poison))
     with pytest.raises(RecordError):
@@ -181,7 +182,7 @@ def test_a_poison_record_that_is_not_tolerated_ends_the_task_and_what_came_befor
         assert found == once(20)
 
 
-def test_offsets_go_to_the_workers_file_once_the_records_are_acknowledged(
+def test_offsets_are_stored_in_the_workers_file_once_the_records_are_acknowledged(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name, link = tmp_topic(), tmp_topic("source"), Link()
@@ -193,7 +194,7 @@ def test_offsets_go_to_the_workers_file_once_the_records_are_acknowledged(
     assert f"{name}-offsets" not in kafka_topics.admin.list_topics(timeout=WAIT_S).topics
 
 
-def test_records_that_nobody_acknowledges_end_the_run_without_an_offset(
+def test_unacknowledged_records_end_the_run_without_an_offset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(source_delivery, "RETRY_TIMEOUT_S", 0.0)
@@ -209,8 +210,8 @@ def test_records_that_nobody_acknowledges_end_the_run_without_an_offset(
     way_out.close()
 
 
-def test_its_producer_has_the_connectors_name_and_no_transaction() -> None:
-    """That of the offsets has another, unless the user names both."""
+def test_the_at_least_once_producer_has_the_connectors_client_id_and_no_transaction() -> None:
+    """The producer of the offsets has another client id, unless the user sets both."""
     more = {"producer.override.transaction.timeout.ms": "70000"}
     spec = make_spec("127.0.0.1:1", "a b", "x:Y", {**AT_LEAST_ONCE, **more}, kind=TaskKind.SOURCE)
     asked: list[dict[str, Any]] = []

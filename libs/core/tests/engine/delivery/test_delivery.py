@@ -1,5 +1,6 @@
-"""What a run hands over, how fast, and of which topics: batches, rate limits, regular expressions, topics that come,
-grow and go."""
+"""Delivery of a run: batch sizes, rate limits, regular expressions, and topics that are created, grow or are
+deleted.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def ids() -> list[int]:
 
 
 class TimedSink(SinkTask):
-    """Remembers when how many records were put, and of which places, over all tasks of a test."""
+    """Remembers the time and count of each put, and the positions of the records, over all tasks of a test."""
 
     taken: ClassVar[list[tuple[float, int]]] = []
     places: ClassVar[Counter[tuple[str, int, int]]] = Counter()
@@ -65,7 +66,7 @@ TIMED_SINK = f"{__name__}:TimedSink"
 
 
 class TimedSource(CountingSource):
-    """Remembers when it gave how many records."""
+    """Remembers the time and count of each poll."""
 
     taken: ClassVar[list[tuple[float, int]]] = []
 
@@ -77,9 +78,10 @@ class TimedSource(CountingSource):
 
 
 def assert_kept(taken: Sequence[tuple[float, int]], per_second: float, wanted: int) -> None:
-    """The first `wanted` records came at that rate. However busy the machine is, they did not come faster: what was
-    taken is what the rate allows since the first, a slice at either end, and the time that is made up for. In `make
-    test` they may take three times as long and a second, under `make soak` a twentieth longer or shorter."""
+    """Check that the first `wanted` records came at that rate. However busy the machine is, they must not come faster:
+    the number is at most what the rate allows since the first, a slice at either end, and the credit for lost time. In
+    `make test` they may take three times as long and a second, under `make soak` a twentieth longer or shorter.
+    """
     first_s, count, took_s = taken[0][0], 0, 0.0
     for at_s, more in taken:
         count, took_s = count + more, at_s - first_s
@@ -94,7 +96,7 @@ def assert_kept(taken: Sequence[tuple[float, int]], per_second: float, wanted: i
     assert took_s <= 3 * length_s + 1
 
 
-def test_a_task_is_handed_no_more_than_max_poll_records(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_batch_has_at_most_max_poll_records(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(100))
     config = {"topics": topic, "consumer.override.max.poll.records": "7"}
@@ -103,7 +105,7 @@ def test_a_task_is_handed_no_more_than_max_poll_records(kafka_topics: Kafka, tmp
     assert max(map(len, ListSink.batches)) <= 7
 
 
-def test_fetch_max_bytes_bounds_what_a_task_is_handed(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_fetch_max_bytes_bounds_a_batch(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     value = b'{"id":1,"name":"%s"}' % (b"x" * 100_000)
     kafka_topics.produce(topic, [value] * 120)
@@ -120,7 +122,7 @@ def test_fetch_max_bytes_bounds_what_a_task_is_handed(kafka_topics: Kafka, tmp_t
         ({"herdmesh.rate.bytes.per.second": "20000"}, b'{"id":1,"name":"%s"}' % (b"x" * 80), 200.0),
     ],
 )
-def test_a_sink_keeps_to_its_rate(
+def test_a_sink_keeps_to_its_rate_limit(
     kafka_topics: Kafka,
     tmp_topic: Callable[..., str],
     limit: dict[str, str],
@@ -138,7 +140,7 @@ def test_a_sink_keeps_to_its_rate(
     def say(progress: ProgressReport) -> list[Command]:
         taken = sum(count for _, count in TimedSink.taken)
         use = progress.records_rate or progress.bytes_rate
-        is_held_back = use is not None and use.wants_more  # a machine that stands still may make it not want more
+        is_held_back = use is not None and use.wants_more  # a stalled machine may make it not want more
         if taken < produced and not (taken >= wanted and is_held_back):
             return []
         ended_at.append(taken)
@@ -152,7 +154,7 @@ def test_a_sink_keeps_to_its_rate(
     assert ended_at[0] < produced, "it says that it is held back"
 
 
-def test_a_source_keeps_to_its_rate(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_source_keeps_to_its_rate_limit(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("source")
     config = {"topic": topic, "until": "100000", "herdmesh.rate.records.per.second": "100"}
     TimedSource.taken.clear()
@@ -167,7 +169,7 @@ def test_a_source_keeps_to_its_rate(kafka_topics: Kafka, tmp_topic: Callable[...
     assert_kept(TimedSource.taken, 100, 110)  # ten at once, every tenth of a second
 
 
-def test_a_transaction_of_a_source_ends_at_its_bytes(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_source_transaction_ends_at_its_byte_limit(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("source")
     config = {
         "topic": topic,
@@ -185,18 +187,20 @@ def test_a_transaction_of_a_source_ends_at_its_bytes(kafka_topics: Kafka, tmp_to
     assert max(steps) <= 60, "ten records of some twelve bytes a batch, so 500 bytes are five batches"
 
 
-def test_a_regex_is_javas(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_topics_regex_is_a_java_regex(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     stem, name = tmp_topic(), tmp_topic("sink")
     wanted = kafka_topics.create_topic(f"{stem}-abc", 1)
     other = kafka_topics.create_topic(f"{stem}-a1", 1)
     kafka_topics.produce_ids(wanted, range(3))
     kafka_topics.produce_ids(other, range(3, 6))
-    config = {"topics.regex": f"\\Q{stem}\\E-[a-z&&[^x]]++"}  # quoting, intersection, possessive: Python has none of it
+    config = {
+        "topics.regex": f"\\Q{stem}\\E-[a-z&&[^x]]++"
+    }  # quoting, intersection, possessive: Python has none of them
     run_here(make_spec(kafka_topics.bootstrap, name, LIST_SINK, config))
     assert ids() == [0, 1, 2]
 
 
-def test_deleted_topics_are_let_go_and_begin_anew_when_they_come_back(
+def test_deleted_topics_are_released_and_read_from_the_start_when_recreated(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     stem, name = tmp_topic(), tmp_topic("sink")
@@ -240,7 +244,7 @@ def _run_tasks(specs: Sequence[Any], links: Sequence[Link]) -> list[RunOutcome |
     def one(spec: Any, link: Link) -> None:
         try:
             ended.append(run_here(spec, link))
-        except Exception as error:  # noqa: BLE001 - told to the test
+        except Exception as error:  # noqa: BLE001 - returned to the test
             ended.append(error)
 
     threads = [threading.Thread(target=one, args=pair) for pair in zip(specs, links, strict=True)]
@@ -251,8 +255,8 @@ def _run_tasks(specs: Sequence[Any], links: Sequence[Link]) -> list[RunOutcome |
     return ended
 
 
-def test_a_topic_grows_under_three_tasks_and_no_run_ends(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """New partitions are owned within metadata.max.age.ms, no record is lost, none doubled."""
+def test_a_growing_topic_ends_no_run_of_three_tasks(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """New partitions are owned within metadata.max.age.ms, no record is lost or duplicated."""
     topic, name, max_age_s = kafka_topics.create_topic(tmp_topic(), 3), tmp_topic("sink"), 1.0
     per_partition = soak_or(200, 20_000)
     TimedSink.forget()
@@ -261,7 +265,7 @@ def test_a_topic_grows_under_three_tasks_and_no_run_ends(kafka_topics: Kafka, tm
     def grow() -> None:
         for number in range(3):
             kafka_topics.produce_ids(topic, range(per_partition), partition=number)
-        wait_until(lambda: sum(TimedSink.places.values()) >= per_partition)  # in the midst of it
+        wait_until(lambda: sum(TimedSink.places.values()) >= per_partition)  # while the tasks are reading
         kafka_topics.grow(topic, 7)
         grown_s.append(time.monotonic())
         for number in range(7):
@@ -285,7 +289,7 @@ def test_a_topic_grows_under_three_tasks_and_no_run_ends(kafka_topics: Kafka, tm
     assert sorted(TimedSink.starts) == [0, 1, 2], "no run ended"
     late = [(at_s, parts) for opened in TimedSink.opened.values() for at_s, parts in opened[1:]]
     assert sorted(part for _, parts in late for part in parts) == [(topic, number) for number in range(3, 7)]
-    # Three times the promise: what it must find is a run that looks only when it ends, or at librdkafka's five minutes.
+    # Three times the promise: the test must catch a run that checks only when it ends, or at librdkafka's five minutes.
     assert max(at_s for at_s, _ in late) - grown_s[0] <= 3 * max_age_s
     assert sorted({topic for topic, _, _ in TimedSink.places}) == [topic]
     assert set(TimedSink.places.values()) == {1}, "none doubled"
@@ -303,7 +307,7 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_a_transformation_that_renames_topics_leaves_the_place_records_came_from(
+def test_a_transformation_that_renames_topics_keeps_the_original_position(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     """KIP-793: original topic, partition and offsets are those of the record that was read."""
@@ -336,7 +340,9 @@ def test_a_transformation_that_renames_topics_leaves_the_place_records_came_from
     assert kafka_topics.committed(f"connect-{name}", (topic, 0), (topic, 1)) == [6, 5]
 
 
-def test_topics_of_a_source_are_made_as_their_group_says(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_topics_of_a_source_are_created_by_the_rules_of_their_group(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
     name = tmp_topic("source")
     for number, (topic, partitions) in enumerate(((f"{name}-wide", 5), (f"{name}-wide-not", 2), (f"{name}-plain", 2))):
         config = {

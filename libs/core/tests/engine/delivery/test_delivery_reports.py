@@ -1,5 +1,6 @@
-"""What a source task hears of its records once they are committed, against a real broker
-(docs/reference/connect/data-model.md, section 3)."""
+"""Notifications that a source task gets for its committed records, against a real broker
+(docs/reference/connect/data-model.md, section 3).
+"""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ FILTER = {
 
 
 class HearingSource(CountingSource):
-    """Remembers what it hears, and may fail in hearing it."""
+    """Remembers its notifications, and may raise in one."""
 
     heard: ClassVar[list[Any]] = []
-    """Pairs of a value and where it is; "commit" where that was called."""
+    """Pairs of a value and its position; "commit" where that was called."""
     fails: ClassVar[bool] = False
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
@@ -81,7 +82,7 @@ def hearing(kafka: Kafka, name: str, topic: str, until: int, **config: str) -> R
     )  # fmt: skip
 
 
-def test_a_task_hears_where_each_of_its_records_is_and_that_none_is_where_it_was_dropped(
+def test_a_task_is_notified_of_each_record_position_and_of_none_for_filtered_records(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -107,7 +108,9 @@ def test_a_task_hears_where_each_of_its_records_is_and_that_none_is_where_it_was
     assert told == there
 
 
-def test_what_a_task_gave_up_is_told_to_be_nowhere(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_records_of_an_aborted_transaction_are_reported_without_a_position(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
     run_here(hearing(kafka_topics, name, topic, 20, **{"transaction.boundary": "connector"}))
     batches = HearingSource.heard[:11], HearingSource.heard[11:]
@@ -118,7 +121,7 @@ def test_what_a_task_gave_up_is_told_to_be_nowhere(kafka_topics: Kafka, tmp_topi
     assert len(kafka_topics.records(topic, PARTITIONS)) == 12
 
 
-def test_a_task_that_fails_in_hearing_of_a_commit_changes_nothing(
+def test_an_error_in_a_commit_notification_changes_nothing(
     kafka_topics: Kafka,
     tmp_topic: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
@@ -135,7 +138,7 @@ def test_a_task_that_fails_in_hearing_of_a_commit_changes_nothing(
     ]
 
 
-def test_a_record_the_topic_does_not_take_is_named_as_to_any_other_task(
+def test_a_record_the_topic_refuses_is_named_also_with_delivery_reports(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -146,7 +149,7 @@ def test_a_record_the_topic_does_not_take_is_named_as_to_any_other_task(
     assert HearingSource.heard == []
 
 
-def test_an_owner_that_was_fenced_hears_nothing_and_says_why(
+def test_a_fenced_owner_gets_no_notification_and_reports_fenced(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -160,7 +163,7 @@ def test_an_owner_that_was_fenced_hears_nothing_and_says_why(
     assert len(kafka_topics.records(topic, PARTITIONS)) == 30
 
 
-def test_only_a_task_that_wants_to_hear_has_its_records_reported() -> None:
+def test_only_a_task_that_overrides_the_method_has_its_records_reported() -> None:
     assert HearingSource().wants_metadata()
     assert not CountingSource().wants_metadata()
     assert not _Plain().wants_metadata()
@@ -174,8 +177,8 @@ class _Plain(SourceTask):
         return None
 
 
-def test_records_do_not_go_where_their_offsets_are(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """The run would wait for its own transaction (KIP-618); a topic it has no offsets in is one like any other."""
+def test_a_task_may_not_write_records_to_its_offsets_topic(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """The run would wait for its own transaction (KIP-618); a topic that holds none of its offsets is allowed."""
     name, own = tmp_topic("source"), tmp_topic("own-offsets")
     with pytest.raises(TaskFailed, match="Source tasks may not produce to their own offsets topics") as refused:
         run_here(hearing(kafka_topics, name, f"{name}-offsets", 10))

@@ -1,4 +1,4 @@
-"""Queueing records against a real broker: what each carries arrives with it, whatever way its batch is queued."""
+"""Queueing of records, against a real broker: every field of a record arrives, whichever way its batch is queued."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from libs.core.tests.engine.harness import Kafka
 pytestmark = pytest.mark.kafka
 
 
-def test_a_time_of_zero_is_now_to_the_client(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+def test_the_client_takes_a_timestamp_of_zero_as_now(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     """As docs/connectors/mirror.md says."""
     kafka = Kafka(kafka_bootstrap)
     topic, producer = kafka.create_topic(tmp_topic(), 1), Producer({"bootstrap.servers": kafka_bootstrap})
@@ -28,10 +28,10 @@ def test_a_time_of_zero_is_now_to_the_client(kafka_bootstrap: str, tmp_topic: Ca
 
 @pytest.mark.parametrize("times", [[1_234, None], []], ids=["times", "no-times"])
 @pytest.mark.parametrize("headers", [[[("a", b"1"), ("a", None)], []], []], ids=["headers", "no-headers"])
-def test_what_a_record_carries_arrives_with_it(
+def test_every_field_of_a_record_arrives(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], times: list[int | None], headers: list[Any]
 ) -> None:
-    """What is given to the client by place is told apart only by its version: another may take it otherwise."""
+    """Positional arguments of the client's call differ only by its version: another version may read them otherwise."""
     kafka, partition = Kafka(kafka_bootstrap), 1 if times else None
     topic, producer = kafka.create_topic(tmp_topic(), 2), Producer({"bootstrap.servers": kafka_bootstrap})
     batch = Batch(topic, partition, [b"k", None], [b"v", None], timestamps_ms=times, headers=headers)

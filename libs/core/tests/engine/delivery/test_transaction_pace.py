@@ -1,4 +1,6 @@
-"""How many polls of a source share a transaction, against a real broker and by a clock that only the source moves."""
+"""Number of polls of a source that share a transaction, against a real broker and by a clock that only the source
+moves.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ LINGER_MS = 200
 
 
 class PacedSource(SourceTask):
-    """Polls that take `polls` milliseconds, one after the other, and have a record; those of `NOTHING` find none."""
+    """Polls that take `polls` milliseconds each, one after the other, and return a record; those of `NOTHING` return
+    none.
+    """
 
     NOTHING: ClassVar[int] = 0
     polls: ClassVar[list[int]] = []
@@ -54,12 +58,12 @@ def _sleep(seconds: float) -> None:
 @pytest.mark.parametrize(
     ("boundary", "committed"),
     [
-        # 2 polls of 30 ms are the first 50 ms, then a second; the rest once there is nothing, and then it is the first
-        # again. A poll that waited for long is committed at once: the next may wait as long.
+        # 2 polls of 30 ms are the first 50 ms, then a second; the rest once the source has nothing more, and then the
+        # first limit applies again. A poll that waited for long is committed at once: the next may wait as long.
         ({}, [2, 36, 55, 57, 60, 61]),
-        # What the user set is what each transaction takes, with what was waited for in it.
+        # Each transaction takes the interval the user set, waiting time included.
         ({"transaction.boundary": "interval", "transaction.boundary.interval.ms": "400"}, [14, 28, 42, 55, 60, 61]),
-        # Who says so, though it is Connect's default, has each poll committed by itself.
+        # The explicit value, although it is Connect's default, commits each poll by itself.
         ({"transaction.boundary": "Poll"}, list(range(1, 62))),
     ],
 )
@@ -92,7 +96,7 @@ def test_the_first_records_after_a_pause_are_committed_soon(
 
 
 class PairingSource(PacedSource):
-    """Each record that it finds is two, for a topic each: what is found at once is two polls of the loop."""
+    """Turns each found record into two, for a topic each: one find is two polls of the loop."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         super().start(config, context)
@@ -114,10 +118,10 @@ class PairingSource(PacedSource):
     stops_at: ClassVar[int] = 0
 
 
-def test_what_was_found_at_once_is_committed_whole_when_each_poll_is_a_transaction(
+def test_records_found_at_once_are_committed_together_when_each_poll_is_a_transaction(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a run ends between two batches of it, and where a limit of the rate is in between."""
+    """Also where a run ends between two of its batches, and where a rate limit falls between them."""
     monkeypatch.setattr(PacedSource, "polls", [1] * 3)
     monkeypatch.setattr(PairingSource, "stops_at", 3)
     topic, name = tmp_topic(), tmp_topic("source")

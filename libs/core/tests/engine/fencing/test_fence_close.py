@@ -1,4 +1,4 @@
-"""Giving a fence up never hides why: a producer that was fenced meanwhile closes in silence."""
+"""Closing of a fence: a producer that was fenced meanwhile closes silently, so the original error stays visible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _producer(bootstrap: str) -> CheckedProducer:
     return clients.opened(CheckedProducer, "producer", {"bootstrap.servers": bootstrap, "transactional.id": "close-me"})
 
 
-def test_a_fenced_producer_closes_without_hiding_the_fence(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+def test_closing_a_fenced_producer_does_not_hide_the_fence(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     topic = tmp_topic()
     first, second = (Fence(_producer(kafka_bootstrap), "close-me") for _ in range(2))
     consumer = Consumer({"bootstrap.servers": kafka_bootstrap, "group.id": "close-me"})
@@ -48,7 +48,7 @@ def test_a_fenced_producer_closes_without_hiding_the_fence(kafka_bootstrap: str,
 
 
 @pytest.mark.parametrize("by", ["poll", "commit", "produce"])
-def test_a_record_that_is_refused_because_of_the_fence_says_fenced(
+def test_a_record_refused_because_of_the_fence_reports_fenced(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], by: str
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -68,7 +68,7 @@ def test_a_record_that_is_refused_because_of_the_fence_says_fenced(
         if by == "poll":
             owner.producer.flush(60.0)
         if by == "produce":
-            with suppress(KafkaException):  # what it is told of the record before
+            with suppress(KafkaException):  # the error of the record before
                 owner.producer.flush(60.0)
             with pytest.raises(KafkaException, match="_FATAL") as fatal:
                 owner.producer.produce(topic, b"later still")
@@ -83,8 +83,9 @@ def test_a_record_that_is_refused_because_of_the_fence_says_fenced(
 
 
 class _Stuck:
-    """Kafka's client when a broker leaves in the middle of the call `at`: it ignores its timeout, and no other call of
-    the handle comes to its turn."""
+    """Kafka's client when a broker leaves in the middle of the call `at`: the call ignores its timeout, and blocks all
+    other calls of the handle.
+    """
 
     def __init__(self, at: str) -> None:
         self.never = Event()
@@ -118,9 +119,7 @@ _ASKED: dict[str, Callable[[Fence], None]] = {
 
 
 @pytest.mark.parametrize("at", _ASKED)
-def test_a_call_that_never_returns_is_given_up_and_its_client_left_alone(
-    at: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_never_returns_is_abandoned_with_its_client(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("herdmesh.kafka.call_timeout.HANG_TIMEOUT_S", 0.05)
     monkeypatch.setattr("herdmesh.kafka.call_timeout._SECOND_LOOK_S", 0.05)
     stuck: Any = _Stuck(at)
@@ -142,8 +141,10 @@ def test_closing_does_not_wait_for_an_abort_that_never_returns(monkeypatch: pyte
     stuck.never.set()
 
 
-def test_an_answer_that_was_there_is_taken_by_a_process_that_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To who waits, a process that stood still looks as if the call had taken that long."""
+def test_a_result_that_arrived_during_a_process_stall_counts_despite_the_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To a waiting thread, a stalled process looks as if the call had taken that long."""
     late = Event()
     looks = list[float]()
 

@@ -1,4 +1,6 @@
-"""Where Kafka keeps a group, and how its coordinator's log writes a decision. With a broker: tests/faults."""
+"""Partition of a group in `__consumer_offsets`, and the format of transaction outcomes in the coordinator's log. With a
+broker: tests/faults.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,13 @@ KEY = struct.pack(">hh", 0, len(ID)) + ID.encode()
     ("group", "code"),
     [("a", 97), ("hello", 99162322), ("polygenelubricants", 0), ("\U0001f600", 1772899)],
 )
-def test_a_group_lies_where_java_puts_it(group: str, code: int) -> None:
-    """Codes as Java's String.hashCode gives them; "polygenelubricants" has the one that has no absolute value."""
+def test_the_partition_of_a_group_equals_javas(group: str, code: int) -> None:
+    """Codes as Java's String.hashCode gives them; "polygenelubricants" has the one without an absolute value."""
     assert partition_of_group(group, 50) == code % 50
 
 
 @pytest.mark.parametrize("count", [1, 5, 50])
-def test_a_neighbour_lies_beside_its_group_and_begins_as_it(count: int) -> None:
+def test_a_neighbour_group_shares_the_partition_and_the_name_prefix(count: int) -> None:
     found = neighbour("connect-sink", count)
     assert found.startswith("connect-sink.unhang-")
     assert partition_of_group(found, count) == partition_of_group("connect-sink", count)
@@ -47,19 +49,19 @@ FLEXIBLE = b"\x03\x02t\x03" + struct.pack(">ii", 0, 4) + b"\x00\x02u\x02" + stru
 
 @pytest.mark.parametrize(("version", "partitions"), [(0, PLAIN), (1, FLEXIBLE)])
 @pytest.mark.parametrize(("status", "commit"), [(2, True), (3, False)])
-def test_a_decision_names_its_partitions(version: int, partitions: bytes, status: int, commit: bool) -> None:
+def test_an_outcome_names_its_partitions(version: int, partitions: bytes, status: int, commit: bool) -> None:
     expected = TransactionDecision(commit, frozenset({("t", 0), ("t", 4), ("u", 2)}))
     assert decode(ID, KEY, _value(version, status, partitions)) == expected
 
 
-def test_what_is_no_decision_of_the_id_is_passed_over() -> None:
+def test_a_record_that_is_no_outcome_of_the_id_is_ignored() -> None:
     assert decode(ID, KEY, _value(0, 4, b"\x00\x00\x00\x00")) is None
     assert decode("cluster-c-1", KEY, _value(0, 2, PLAIN)) is None
     assert decode(ID, KEY, None) is None
 
 
-def test_offsets_are_read_although_others_go_on_writing_behind_them() -> None:
-    """Kafka tells of a partition's end only when it waits there for more."""
+def test_offsets_are_read_up_to_the_end_while_others_keep_writing() -> None:
+    """Kafka reports the end of a partition only when it waits there for more."""
     offsets = count()
 
     class Busy:

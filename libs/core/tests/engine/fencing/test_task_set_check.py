@@ -1,4 +1,6 @@
-"""Every run looks into the config topic, after its take-over and before it moves a record."""
+"""Check of the config topic for a newer task set, which every run makes after its take-over and before it moves a
+record.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def claiming(kafka: Kafka, name: str, config: str, offset: int, digest: str = "7
     return replace(spec, claim=TaskSetClaim(config, offset, "i1", digest))
 
 
-def test_the_set_in_force_runs(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_run_of_the_current_task_set_moves_records(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     config, name = kafka_topics.create_topic(tmp_topic("configs"), 1), tmp_topic("sink")
     assert run_here(claiming(kafka_topics, name, config, 0)).reason is RunEnd.QUIET, "nobody wrote anything since"
     write(kafka_topics.bootstrap, config, manifest(name, 6), manifest("another", 9))
@@ -59,7 +61,7 @@ def test_the_set_in_force_runs(kafka_topics: Kafka, tmp_topic: Callable[..., str
     [{"task_config_generation": 8}, {"incarnation": "i2"}, {"deleted": True}, {"task_digests": ("cc", "bb")}],
     ids=lambda newer: next(iter(newer)),
 )
-def test_a_set_that_is_not_in_force_any_more_moves_nothing(
+def test_a_run_of_a_superseded_task_set_moves_no_record(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], newer: dict[str, Any]
 ) -> None:
     config, name = kafka_topics.create_topic(tmp_topic("configs"), 1), tmp_topic("sink")
@@ -69,7 +71,7 @@ def test_a_set_that_is_not_in_force_any_more_moves_nothing(
         run_here(claiming(kafka_topics, name, config, 0))
 
 
-def test_where_nothing_was_written_since_the_end_is_the_whole_answer(
+def test_the_config_topic_is_not_read_when_nothing_was_written_since_the_known_end(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader may not have read the marker of the last transaction yet; a marker is no record."""
@@ -87,7 +89,7 @@ def test_where_nothing_was_written_since_the_end_is_the_whole_answer(
         assert link.reports[0].config_offset == 2, "told with the first word, for the next run to begin at"
 
 
-def test_the_end_that_counts_is_the_one_after_the_take_over(
+def test_the_end_of_the_config_topic_is_read_after_the_take_over(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, name = kafka_topics.create_topic(tmp_topic("configs"), 1), tmp_topic("sink")
@@ -104,7 +106,7 @@ def test_the_end_that_counts_is_the_one_after_the_take_over(
 
 
 class InOrder(CountingSource):
-    """Notes its own calls with those of the run."""
+    """Records its own calls together with those of the run."""
 
     calls: ClassVar[list[str]] = []
 
@@ -120,7 +122,9 @@ class InOrder(CountingSource):
 def test_offsets_are_read_after_the_take_over_and_a_source_starts_after_both(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Although the reader gets its clients ready meanwhile: what the owner before commits then is gone on from."""
+    """Although the reader prepares its clients meanwhile: the run continues after offsets that the previous owner still
+    commits then.
+    """
     config, name = kafka_topics.create_topic(tmp_topic("configs"), 1), tmp_topic("source")
     write(kafka_topics.bootstrap, config, manifest(name, 7))
     settings = {"topic": tmp_topic(), "until": "40"} | {
@@ -173,13 +177,15 @@ def write_offsets(bootstrap: str, topic: str, key: bytes, value: bytes) -> None:
     assert producer.flush(WAIT_S) == 0
 
 
-def test_a_topic_that_is_not_there_is_told(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_missing_config_topic_is_reported(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     with pytest.raises(TaskFailed, match="config_storage_topic") as failed:
         run_here(claiming(kafka_topics, tmp_topic("sink"), tmp_topic("nowhere"), 0))
     assert failed.value.error_class is ErrorClass.RETRIABLE
 
 
-def test_a_topic_that_the_login_may_not_read_is_told(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> None:
+def test_a_config_topic_without_read_permission_is_reported(
+    guarded: GuardedBroker, tmp_topic: Callable[..., str]
+) -> None:
     kafka = Kafka(guarded.bootstrap)
     spec = claiming(kafka, tmp_topic("sink"), kafka.create_topic(tmp_topic("configs"), 1), 0)
     _, login = guarded.new_user()
@@ -189,7 +195,7 @@ def test_a_topic_that_the_login_may_not_read_is_told(guarded: GuardedBroker, tmp
     assert failed.value.error_class is ErrorClass.RETRIABLE
 
 
-def test_a_task_beyond_a_smaller_set_moves_nothing(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_task_beyond_a_smaller_task_set_moves_no_record(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     config, name = kafka_topics.create_topic(tmp_topic("configs"), 1), tmp_topic("sink")
     write(kafka_topics.bootstrap, config, manifest(name, 7, task_digests=("aa",), task_count=1))
     spec = claiming(kafka_topics, name, config, 0, digest="7:bb")
@@ -197,7 +203,7 @@ def test_a_task_beyond_a_smaller_set_moves_nothing(kafka_topics: Kafka, tmp_topi
         run_here(replace(spec, task=1, task_count=2, transactional_id=f"{spec.transactional_id}-1"))
 
 
-def test_another_topic_than_the_clusters_is_told(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_config_topic_that_is_not_the_meshs_is_reported(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     config, name = kafka_topics.create_topic(tmp_topic("configs"), 1), tmp_topic("sink")
     with pytest.raises(TaskFailed, match="config_storage_topic") as failed:
         run_here(claiming(kafka_topics, name, config, 5_000))

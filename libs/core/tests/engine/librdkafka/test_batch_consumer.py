@@ -1,5 +1,6 @@
-"""What is read as columns is what the client's own messages say, whatever records have; and what is no record is told
-as the client tells it. By both ways of reading, against a real broker."""
+"""Columns of the batch consumer, equal to the client's own messages whatever fields records have; events are reported
+as by the client. With both implementations, against a real broker.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _records = st.lists(
 
 @pytest.fixture(params=["columns", "messages"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With what is compiled, and where it is not."""
+    """With the compiled loops, and without them."""
     assert native.loops() is not None, "the client in use was not tried, or set-up did not compile libs/core"
     if request.param == "messages":
         monkeypatch.setattr(native, "loops", lambda: None)
@@ -53,7 +54,9 @@ def reading(
     try:
         if followed:
             intake.follow(partitions)
-        consumer.list_topics(timeout=WAIT_S)  # given partitions before, it would look for leaders after half a second
+        consumer.list_topics(
+            timeout=WAIT_S
+        )  # if partitions were assigned earlier, the client would look for leaders only after half a second
         consumer.assign([TopicPartition(*one, OFFSET_BEGINNING) for one in partitions])
         yield consumer, intake
     finally:
@@ -80,7 +83,7 @@ def code_of(event: Message) -> int:
 
 @given(records=_records, records_max=st.sampled_from([1, 7, 1_000]))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_columns_and_messages_say_what_was_sent(
+def test_columns_equal_the_messages_that_were_sent(
     way: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], records: list[Any], records_max: int
 ) -> None:
     topic, producer = (
@@ -116,7 +119,7 @@ def headers_of(taken: RecordColumns) -> list[Any]:
     return [*taken.headers] or [[]] * len(taken)
 
 
-def test_an_end_and_a_place_that_is_gone_are_events(
+def test_end_of_partition_and_offset_out_of_range_are_events(
     way: str, kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
     kafka = Kafka(kafka_bootstrap)
@@ -143,10 +146,10 @@ def next_event(intake: BatchConsumer) -> Message:
     raise AssertionError("nothing is told")
 
 
-def test_who_goes_back_reads_again_and_nothing_else(
+def test_after_a_seek_back_only_the_records_from_there_are_read(
     way: str, kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """What was fetched before is dropped."""
+    """Records fetched before the seek are discarded."""
     kafka = Kafka(kafka_bootstrap)
     topic = kafka.create_topic(tmp_topic(), 1)
     kafka.produce(topic, [b"%d" % number for number in range(500)], partition=0)
@@ -158,21 +161,23 @@ def test_who_goes_back_reads_again_and_nothing_else(
         assert [offset for one in read(intake, 497) for offset in one.offsets] == list(range(3, 500))
 
 
-def test_a_null_beside_ends_of_other_partitions_stays_one(
+def test_a_null_beside_end_of_partition_events_stays_null(
     way: str, kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """What is told of an end has a text, which is the value of no record: taken at once, they were counted as one."""
+    """An end-of-partition event has a text, which is no record's value: counted at once with records, it was taken for
+    one.
+    """
     kafka = Kafka(kafka_bootstrap)
     topic = kafka.create_topic(tmp_topic(), 2)
     kafka.produce(topic, [None, None, b"1"], partition=1)
     for _ in range(3):
         with reading(kafka_bootstrap, (topic, 0), (topic, 1)) as (_consumer, intake):
-            wait_for_items(intake, 5)  # both ends lie beside the records: as many as there are nulls
+            wait_for_items(intake, 5)  # both end events lie beside the records: as many as there are nulls
             assert [value for one in read(intake, 3) for value in one.values] == [None, None, b"1"]
 
 
 def wait_for_items(intake: BatchConsumer, count: int) -> None:
-    """Until so many lie in its queue, if it has one."""
+    """Wait until `count` items lie in the consumer's queue, if it has one."""
     queue = intake._queue  # pyright: ignore[reportPrivateUsage]
     if queue is None:
         return
@@ -184,7 +189,7 @@ def wait_for_items(intake: BatchConsumer, count: int) -> None:
         time.sleep(0.02)
 
 
-def test_what_is_not_followed_is_read_too(way: str, kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+def test_partitions_without_follow_are_read_too(way: str, kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     kafka = Kafka(kafka_bootstrap)
     topic = kafka.create_topic(tmp_topic(), 1)
     kafka.produce(topic, [b"0", b"1"], partition=0)
@@ -192,7 +197,7 @@ def test_what_is_not_followed_is_read_too(way: str, kafka_bootstrap: str, tmp_to
         assert [value for one in read(intake, 2) for value in one.values] == [b"0", b"1"]
 
 
-def test_what_is_let_go_is_not_read_and_may_be_followed_again(
+def test_an_unfollowed_partition_is_not_read_and_may_be_followed_again(
     way: str, kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
     kafka = Kafka(kafka_bootstrap)
@@ -219,10 +224,10 @@ def test_a_closed_consumer_is_not_read(way: str, kafka_bootstrap: str) -> None:
             intake.take(10, 0)
 
 
-def test_with_another_client_or_without_what_is_compiled_there_are_no_loops(
+def test_without_compiled_loops_or_a_supported_client_the_fast_path_is_disabled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """And a worker says so when it starts, with the version that is installed and the one that is supported."""
+    """The worker logs it at its start, with the installed and the supported version."""
     other = "Fast path disabled: unsupported confluent-kafka 2.17 (supported: 2.16.1); throughput will be lower"
     missing = "Fast path disabled: the compiled library none.so of herdmesh-core is missing, or not of this platform; "
     assert native.fast_path_disabled() == ""

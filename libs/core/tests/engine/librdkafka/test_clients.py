@@ -1,4 +1,4 @@
-"""How a run's clients are made: which login each has, and what is said of settings librdkafka refuses."""
+"""Creation of a run's clients: the login of each, and the error for settings that librdkafka refuses."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def under(prefix: str, config: dict[str, str]) -> dict[str, str]:
     return {prefix + name: value for name, value in config.items()}
 
 
-def test_a_sinks_clients_log_in_as_its_consumer() -> None:
-    """In Connect a sink has no other, so nobody writes a login for another."""
+def test_a_sinks_clients_use_the_login_of_its_consumer() -> None:
+    """In Connect a sink has only a consumer, so nobody writes a login for other clients."""
     spec = make_spec("b:1", "c", "x:Y", {"topics": "t", **under("consumer.override.", login("me"))})
     settings = sink_settings(spec)
     assert settings.access["sasl.username"] == settings.consumer["sasl.username"] == "me"
 
 
-def test_a_sources_clients_log_in_as_its_producer_unless_they_have_a_login() -> None:
+def test_a_sources_clients_use_the_login_of_its_producer_unless_they_have_one() -> None:
     config = under("producer.override.", login("me"))
     settings = source_settings(make_spec("b:1", "c", "x:Y", config, kind=TaskKind.SOURCE))
     users = [one["sasl.username"] for one in (settings.producer, settings.admin, settings.offsets_consumer)]
@@ -58,7 +58,7 @@ def test_a_sources_clients_log_in_as_its_producer_unless_they_have_a_login() -> 
         ("ssl.cipher.suites", "none-such", "consumer.override.ssl.cipher.suites"),
     ],
 )
-def test_settings_that_make_no_client_are_the_configs_fault(name: str, value: str, field: str) -> None:
+def test_settings_that_create_no_client_are_a_config_error(name: str, value: str, field: str) -> None:
     overrides = {"security.protocol": "SSL", name: value}
     spec = make_spec("b:1", "c", "x:Y", {"topics": "t", **under("consumer.override.", overrides)})
     with pytest.raises(ConfigError) as refused:
@@ -66,15 +66,15 @@ def test_settings_that_make_no_client_are_the_configs_fault(name: str, value: st
     assert refused.value.field == field
 
 
-def test_an_answer_without_an_offset_is_asked_for_again() -> None:
+def test_an_answer_without_an_offset_is_retried() -> None:
     answers = [SimpleNamespace(offset=OFFSET_INVALID), SimpleNamespace(offset=0)]
     assert clients.retried(lambda: clients.offset_of(answers.pop(0))) == 0
     assert not answers
 
 
 @pytest.mark.parametrize(("level", "shown"), [(logging.NOTSET, False), (logging.DEBUG, True)])
-def test_what_a_client_logs_goes_to_its_logger(level: int, shown: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """Not to stderr as it is; and what it does at all once the level of `librdkafka` says so."""
+def test_log_lines_of_a_client_go_to_its_logger(level: int, shown: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Not raw to stderr; and debug lines once the level of `librdkafka` allows them."""
     spec = make_spec("127.0.0.1:1", "c", "x:Y", {"topics": "t"})
     logging.getLogger("librdkafka").setLevel(level)
     try:
@@ -107,8 +107,8 @@ _NAMED: dict[str, Callable[[RunSpec], Any]] = {
 
 
 @pytest.mark.parametrize("name", _NAMED)
-def test_clients_have_connects_names(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """As the client itself says it, in a line of its log (docs/reference/connect/offsets-topic.md, section 9)."""
+def test_clients_have_connects_client_ids(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As the client itself prints it in a line of its log (docs/reference/connect/offsets-topic.md, section 9)."""
     client = _NAMED[name](make_spec("127.0.0.1:1", "a b", "x:Y", {"topics": "t"}, task=3, task_count=4))
     deadline_s = time.monotonic() + 60
     while not any(line.getMessage().startswith("FAIL ") for line in caplog.records):
@@ -119,10 +119,10 @@ def test_clients_have_connects_names(name: str, caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize("is_fenced", [True, False])
-def test_a_producer_is_the_fences_and_idempotent_whatever_its_config_says(
+def test_a_producer_is_idempotent_and_uses_the_fences_id_whatever_its_config(
     is_fenced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A warning says so. And settings that nobody has looked at are no way round it."""
+    """A warning names ignored settings. Unreviewed settings are no way around it."""
     made = list[dict[str, Any]]()
 
     def opened(client: Callable[..., Any], _kind: str, config: dict[str, Any], _on_error: Any) -> Any:
@@ -143,8 +143,8 @@ def test_a_producer_is_the_fences_and_idempotent_whatever_its_config_says(
         assert config.get("transactional.id") == (spec.transactional_id if is_fenced else None)
 
 
-def test_a_question_to_kafka_that_is_repeated_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka being away has an end of its own; the watchdog of runs is for what does not come back."""
+def test_a_retried_kafka_call_ticks_the_progress_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unreachable Kafka has a limit of its own; the watchdog of runs is for calls that do not return."""
     monkeypatch.setattr(clients, "_RETRY_PAUSE_S", 0.0)
     answers: list[Callable[[], int]] = [_not_ready, _not_ready, lambda: 7]
     moves = [progress_ticks.moves()]
@@ -156,11 +156,11 @@ def test_a_question_to_kafka_that_is_repeated_is_no_standstill(monkeypatch: pyte
     assert clients.retried(ask) == 7
     assert moves[0] == moves[1] < moves[2] < moves[3]
     answers += [_not_ready, lambda: 0]
-    # The producer is asked nothing: a transaction's calls are repeated by the same rule.
+    # The producer is not called: a transaction's calls are retried by the same rule.
     Fence(cast("CheckedProducer", None), "id")._until_done(ask, "asking")  # pyright: ignore[reportPrivateUsage]
     assert moves[4] < moves[5]
 
 
 def _not_ready() -> int:
-    # Whether it may be repeated: librdkafka says so of a transaction's errors.
+    # Retriable or not: librdkafka sets this flag on a transaction's errors.
     raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR, "not yet", retriable=True))

@@ -1,5 +1,6 @@
-"""Batches queued by librdkafka's own call against a real broker: they arrive as those that are queued one by one, and
-what Kafka or the client does not take of them fails the same way."""
+"""Batches queued by librdkafka's own call against a real broker: they arrive like records queued one by one, and
+records that Kafka or the client refuses fail the same way.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +36,15 @@ RECORDS = 300
 
 
 def columns_of(producer: Producer) -> ColumnQueue:
-    """Fails where the client in use is not one of those that were tried: then add it, once these tests pass with it."""
+    """The column queue of a producer. Fails with a client version that was not tried: then add it, once these tests
+    pass with it.
+    """
     found = column_queue(producer)
     assert found is not None
     return found
 
 
-def test_an_untried_client_has_no_such_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_client_version_has_no_such_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confluent_kafka, "__version__", "1.0.0")
     native.librdkafka.cache_clear()
     try:
@@ -63,10 +66,10 @@ def test_a_closed_producer_takes_nothing() -> None:
     values=st.lists(st.none() | st.binary(max_size=30), min_size=64, max_size=150),
     keys=st.none() | st.sampled_from([(b"a", b"b", None, b"", b"longer than the others"), (b"k",), (None,)]),
 )
-def test_keys_and_values_arrive_as_they_were_in_order(
+def test_keys_and_values_arrive_unchanged_in_order(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], values: list[bytes | None], keys: tuple[bytes | None, ...]
 ) -> None:
-    """Nothing and the empty text are told apart, too."""
+    """Null and the empty text stay different, too."""
     kafka = Kafka(kafka_bootstrap)
     topic, producer = kafka.create_topic(tmp_topic(), 1), Producer({"bootstrap.servers": kafka_bootstrap})
     column = [keys[number % len(keys)] for number in range(len(values))] if keys else []
@@ -78,19 +81,21 @@ def test_keys_and_values_arrive_as_they_were_in_order(
 
 @given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), min_size=100, max_size=150))
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_packed_values_arrive_as_those_of_a_list(
+def test_packed_values_arrive_like_those_of_a_list(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], lines: list[bytes]
 ) -> None:
     kafka = Kafka(kafka_bootstrap)
     topic, producer = kafka.create_topic(tmp_topic(), 1), Producer({"bootstrap.servers": kafka_bootstrap})
     packed = PackedBytes.lines(b"".join(line + b"\n" for line in lines))
-    for part in (packed, packed[20:90], packed[:20]):  # the last of which are queued one by one
+    for part in (packed, packed[20:90], packed[:20]):  # the last of these are queued one by one
         assert producing.produce(producer, Batch(topic, None, [], part), columns=columns_of(producer)) == []
     assert producer.flush(20) == 0
     assert [value for _, value in kafka.records(topic, 1)] == [*lines, *lines[20:90], *lines[:20]]
 
 
-def test_a_key_has_the_partition_that_it_has_one_by_one(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+def test_a_key_goes_to_the_same_partition_as_when_queued_one_by_one(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str]
+) -> None:
     kafka, keys = Kafka(kafka_bootstrap), [b"%d" % number for number in range(RECORDS)]
     producer = Producer({"bootstrap.servers": kafka_bootstrap, "partitioner": "murmur2_random"})
     found: list[dict[bytes | None, int | None]] = []
@@ -109,10 +114,10 @@ def test_a_key_has_the_partition_that_it_has_one_by_one(kafka_bootstrap: str, tm
 
 @pytest.mark.parametrize("large", [0, RECORDS // 2, RECORDS - 1], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("messages", [10_000, 7], ids=["one-request", "many-requests"])
-def test_a_record_the_topic_does_not_take_fails_the_commit_and_is_told(
+def test_a_record_the_topic_refuses_fails_the_commit_and_is_named(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], large: int, messages: int
 ) -> None:
-    """As of records with a report each: the topic, the reason, and a class that is not tried again."""
+    """As for records with a report each: the topic, the reason, and an error class that is not retried."""
     kafka = Kafka(kafka_bootstrap)
     topic = kafka.create_topic(tmp_topic(), 1, **{"max.message.bytes": "20000"})
     spec = make_spec(kafka.bootstrap, tmp_topic("source"), "x:Y", {}, kind=TaskKind.SOURCE)
@@ -121,7 +126,7 @@ def test_a_record_the_topic_does_not_take_fails_the_commit_and_is_told(
     fence.take_over()
     open_one = SourceTransaction(spec, source_settings(spec), Link(), SourceDelivery(fence), failures, None)
     values: list[bytes | None] = [b"%d" % number for number in range(RECORDS)]
-    values[large] = os.urandom(30_000)  # which no compression makes small
+    values[large] = os.urandom(30_000)  # random bytes, which no compression makes small
     open_one.begin()
     assert open_one.produce(Batch(topic, 0, [], values)) == []
     with pytest.raises(TaskFailed, match=topic) as failed:
@@ -133,11 +138,12 @@ def test_a_record_the_topic_does_not_take_fails_the_commit_and_is_told(
 
 
 @pytest.mark.parametrize("then", ["a record", "an offset"])
-def test_what_comes_after_a_refused_record_does_not_hide_the_refusal(
+def test_errors_after_a_refused_record_do_not_hide_the_refusal(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], then: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The client takes nothing into the broken transaction, says of that only that its state is wrong, and of the
-    batch's last record only that it was purged."""
+    """The client accepts nothing into the broken transaction; for later records it reports only that its state is
+    wrong, and for the batch's last record only that it was purged.
+    """
     kafka = Kafka(kafka_bootstrap)
     topic = kafka.create_topic(tmp_topic(), 1, **{"max.message.bytes": "20000"})
     spec = make_spec(kafka.bootstrap, tmp_topic("source"), "x:Y", {}, kind=TaskKind.SOURCE)
@@ -169,10 +175,10 @@ def test_what_comes_after_a_refused_record_does_not_hide_the_refusal(
     assert kafka.records(topic, 1) == []
 
 
-def test_a_transaction_does_not_commit_without_records_that_nobody_reports(
+def test_a_transaction_with_records_that_no_report_covers_does_not_commit(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """They leave the client's queue by themselves, as when their time is over: no request, no error of `produce`."""
+    """They leave the client's queue by themselves, as when they expire: no request, no error of `produce`."""
     kafka = Kafka(kafka_bootstrap)
     topic = kafka.create_topic(tmp_topic(), 1)
     spec = make_spec(kafka.bootstrap, tmp_topic("source"), "x:Y", {}, kind=TaskKind.SOURCE)
@@ -191,10 +197,10 @@ def test_a_transaction_does_not_commit_without_records_that_nobody_reports(
     assert kafka.records(topic, 1) == []
 
 
-def test_a_partition_that_is_gone_is_not_the_fault_of_records_that_did_not_choose_it(
+def test_a_vanished_partition_is_no_record_failure_unless_the_task_chose_the_partition(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They would be given up one by one with `errors.tolerance=all`."""
+    """Otherwise `errors.tolerance=all` would skip them one by one."""
     topic, producer = (
         Kafka(kafka_bootstrap).create_topic(tmp_topic(), 1),
         Producer({"bootstrap.servers": kafka_bootstrap}),
@@ -213,7 +219,7 @@ def test_a_partition_that_is_gone_is_not_the_fault_of_records_that_did_not_choos
     assert [place for place, _ in refused] == list(range(RECORDS)), "the task chose it: each record's own"
 
 
-def test_the_culprit_s_report_wins_over_those_of_its_neighbours() -> None:
+def test_the_culprits_report_wins_over_those_of_its_neighbours() -> None:
     said: Any = SimpleNamespace(topic=lambda: "t", key=lambda: None, value=lambda: b"v")
     failures = DeliveryFailures()
     failures.add(KafkaError(KafkaError._INVALID_DIFFERENT_RECORD), said)
@@ -231,7 +237,7 @@ def test_the_culprit_s_report_wins_over_those_of_its_neighbours() -> None:
     [[0, None], ["text"], [memoryview(b"12345678").cast("i")]],
     ids=["numbers", "texts", "items of four bytes"],
 )
-def test_what_is_no_bytes_is_refused_as_one_by_one(values: list[Any]) -> None:
+def test_a_value_that_is_not_bytes_is_refused_as_when_queued_one_by_one(values: list[Any]) -> None:
     columns = columns_of(Producer({"log_level": 0}))
     with pytest.raises(TypeError):
         columns.put("topic", ANY_PARTITION, values, [])
@@ -243,19 +249,19 @@ def test_a_column_of_another_length_is_refused() -> None:
         producing.produce(producer, Batch("t", None, [b"k"], [b"v"] * RECORDS), columns=columns_of(producer))
 
 
-def test_what_no_request_tells_of_is_told_by_the_report_of_the_last_record(
+def test_records_that_reach_no_request_fail_by_the_report_of_the_last_record(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """The client itself gives records up, of a topic that cannot be: its commit says only that there are reports."""
+    """The client itself discards records of an invalid topic: its commit says only that there are reports."""
     spec = make_spec(kafka_bootstrap, tmp_topic("source"), "x:Y", {}, kind=TaskKind.SOURCE)
     failures = DeliveryFailures()
     fence = held(spec, {}, failures.add)
     fence.take_over()
     open_one = SourceTransaction(spec, source_settings(spec), Link(), SourceDelivery(fence), failures, None)
     open_one.begin()
-    open_one.sent["no name"] = 0  # as of a topic whose name was looked at
+    open_one.sent["no name"] = 0  # as for a topic whose metadata was read
     numbers = [b"%d" % number for number in range(RECORDS)]
-    # The second when the cluster's word of the topic comes between the batch and its last record.
+    # The second text when the cluster's answer about the topic comes between the batch and its last record.
     said = "refused a record for topic no name|Local: Unknown topic"
     with pytest.raises((TaskFailed, KafkaException), match=said) as failed:  # noqa: PT012
         assert open_one.produce(Batch("no name", None, [b"k"] * RECORDS, numbers)) == []

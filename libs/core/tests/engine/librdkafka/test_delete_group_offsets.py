@@ -1,4 +1,4 @@
-"""Single offsets of a group forgotten by librdkafka's own call, against a real broker."""
+"""Deletion of single offsets of a group by librdkafka's own call, against a real broker."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def code_of(error: KafkaException) -> int:
     return error.args[0].code()
 
 
-def test_the_client_in_use_was_tried() -> None:
-    """Else it may be added to `native`'s, once these tests pass with it."""
+def test_the_installed_client_version_is_supported() -> None:
+    """If not, it may be added to the list in `native`, once these tests pass with it."""
     assert delete_group_offsets.is_possible()
 
 
-def test_only_the_offsets_that_are_named_are_forgotten(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+def test_only_the_named_offsets_are_deleted(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     kafka, group = Kafka(kafka_bootstrap), tmp_topic("group-ü")
     topics = [kafka.create_topic(tmp_topic(), 3) for _ in range(2)]
     every = [(topic, number) for topic in topics for number in range(3)]
@@ -50,7 +50,7 @@ def test_only_the_offsets_that_are_named_are_forgotten(kafka_bootstrap: str, tmp
     assert kafka.committed(group, *every) == [7, *[-1001] * 5], "what has none is none all the same"
 
 
-def test_what_kafka_refuses_is_told(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+def test_a_refusal_by_kafka_is_reported(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     kafka, group, topic = Kafka(kafka_bootstrap), tmp_topic("group"), tmp_topic()
     admin = admin_of(kafka_bootstrap)
     kafka.create_topic(topic, 2)
@@ -69,7 +69,7 @@ def test_what_kafka_refuses_is_told(kafka_bootstrap: str, tmp_topic: Callable[..
     assert kafka.committed(group, (topic, 0)) == [7]
 
 
-def test_brokers_that_do_not_answer_are_waited_for_as_long_as_is_said() -> None:
+def test_brokers_that_do_not_answer_end_the_call_after_its_timeout() -> None:
     began_s = time.monotonic()
     with pytest.raises(KafkaException) as refused:
         delete_group_offsets.forget(admin_of("127.0.0.1:1"), "group", [("t", 0)], 0.2)
@@ -77,7 +77,7 @@ def test_brokers_that_do_not_answer_are_waited_for_as_long_as_is_said() -> None:
     assert time.monotonic() - began_s < TIMEOUT_S
 
 
-def test_an_untried_client_has_no_such_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_client_version_has_no_such_call(monkeypatch: pytest.MonkeyPatch) -> None:
     caches = (native.librdkafka, native_admin._library)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(confluent_kafka, "__version__", "1.0.0")
     for one in caches:

@@ -1,6 +1,6 @@
-"""Runs whose Kafka client has forgotten every broker (librdkafka 5301): deaf for good, and they must not stay.
+"""Runs whose Kafka client has lost all broker addresses (librdkafka 5301): it never recovers, and the run must end.
 
-That such a client is told from one whose broker is away is tried in `topicstore/test_kafka_forgotten.py`.
+`topicstore/test_kafka_forgotten.py` tests that such a client is told apart from one whose broker is unreachable.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from tests.support.side_by_side import SideBySide
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 NOTICED_S = 30.0
-"""Half of what a call to Kafka is repeated for, as is the time Kafka leaves a transaction open."""
-#: Those that wait for a client to be found deaf.
+"""Half of the time for which a call to Kafka is repeated, and for which Kafka leaves a transaction open."""
+#: Tests that wait until a client is found broken.
 together = SideBySide()
 OFTEN = {"topic.metadata.refresh.interval.ms": "100"}
 
@@ -52,7 +52,7 @@ def _port(kafka: Kafka) -> int:
 
 
 @pytest.mark.parametrize("lost", [Consumer, Producer])
-def test_a_sink_run_that_would_hear_of_nothing_or_be_heard_by_nobody_ends_as_in_an_outage(
+def test_a_sink_run_with_a_lost_consumer_or_producer_ends_as_unreachable(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch, lost: type
 ) -> None:
     topic, name, link = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink"), Link()
@@ -68,10 +68,10 @@ def test_a_sink_run_that_would_hear_of_nothing_or_be_heard_by_nobody_ends_as_in_
     assert failure.error_class(raised.value) is ErrorClass.UNREACHABLE
 
 
-def test_a_warm_run_that_would_hear_of_nothing_rests(
+def test_a_warm_run_with_a_lost_client_ends_as_idle(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All is committed, and the worker sees when there is more."""
+    """Everything is committed, and the worker notices new records."""
     topic, name, link = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink"), Link()
     kafka_topics.produce_ids(topic, range(5))
 
@@ -87,7 +87,9 @@ def test_a_warm_run_that_would_hear_of_nothing_rests(
 
 
 @together
-async def test_a_reader_of_another_cluster_reads_on(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+async def test_a_reader_of_another_cluster_continues_with_a_new_client(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     async with forgetful_proxy(_port(kafka_topics)) as proxy:
         cluster = SourceCluster("a", proxy.bootstrap, {**OFTEN}, {**OFTEN}, tmp_topic("reader"))
@@ -115,7 +117,7 @@ def _next(reader: SourceClusterReader) -> list[bytes | None]:
 def _read(reader: SourceClusterReader) -> list[Sequence[bytes | None]]:
     try:
         return [taken.values for taken in reader.read(10, 0.1)]
-    except RetriableError:  # as a task is asked again
+    except RetriableError:  # as a task is polled again
         return []
 
 
@@ -144,21 +146,21 @@ class FedSource(SourceTask):
         return SourceBatch(self._topic, values, {"fed": "a"}, {"next": self._next}) if values else None
 
     def wake_after_ms(self) -> int:
-        return 0  # one that says when to look again stays for nothing
+        return 0  # a source that names its next poll does not stay warm for nothing
 
 
 @dataclass(frozen=True)
 class Story:
-    """What the source is at when its producer forgets, and is to do `then`."""
+    """The state of the source when its producer loses the brokers, and the expected end."""
 
     then: int
     config: Mapping[str, str] = field(default_factory=dict[str, str])
     in_commit: bool = False
-    """It forgets while it waits for the answer to a commit that succeeded."""
+    """The producer loses them while it waits for the answer to a commit that succeeded."""
     in_file: bool = False
-    """The worker keeps its offsets."""
+    """The worker keeps the offsets."""
     ends_transactions: bool = True
-    """Else it leaves that to its task, which never says so."""
+    """Else the task ends transactions, which it never does."""
 
 
 AT_LEAST_ONCE = {"herdmesh.delivery.guarantee": "at_least_once"}
@@ -176,7 +178,7 @@ STORIES = {
 
 
 @together
-async def test_a_source_whose_producer_nobody_hears_ends_in_seconds_and_the_next_run_goes_on(
+async def test_a_source_with_a_lost_producer_ends_in_seconds_and_the_next_run_continues(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     """All at once, for they wait most of the time."""
@@ -218,14 +220,17 @@ async def _told(story: Story, kafka: Kafka, topic: str) -> None:
     records = await asyncio.to_thread(kafka.records, topic)
     found = [json.loads(value or b"")["n"] for _, value in records]
     twice = range(10, 20) if story.in_commit and story.in_file else ()
-    if AT_LEAST_ONCE.items() <= story.config.items():  # what is acknowledged, and its offset not committed, comes again
+    if (
+        AT_LEAST_ONCE.items() <= story.config.items()
+    ):  # a record that is acknowledged without a committed offset is sent again
         found = list(set(found))
     assert sorted(found) == sorted([*range(total), *twice])
 
 
 async def _sent(link: Link, running: asyncio.Task[RunOutcome], count: int, *, is_committed: bool) -> None:
-    """Until the run has produced so many, and committed them unless it leaves its transaction open. One may be reported
-    before the other. Raises what the run raises."""
+    """Wait until the run has produced `count` records, and committed them unless it leaves its transaction open. One
+    may be reported before the other. Raises the run's error.
+    """
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
     running.add_done_callback(lambda _: done.set())
@@ -240,7 +245,7 @@ async def _sent(link: Link, running: asyncio.Task[RunOutcome], count: int, *, is
         async with asyncio.timeout(WAIT_S):
             await done.wait()
     except TimeoutError:
-        faulthandler.dump_traceback(2)  # what it waits for
+        faulthandler.dump_traceback(2)  # shows where it waits
         pytest.fail(f"the run has not sent {count} records within {WAIT_S:g} s; its last reports: {link.reports[-2:]}")
     if running.done():
         pytest.fail(f"the run has ended: {running.result()}")
@@ -256,7 +261,7 @@ async def _forget(proxy: ForgetfulProxy, story: Story, topic: str) -> None:
 
 
 @pytest.mark.parametrize(("config", "nth"), [({}, 0), (AT_LEAST_ONCE, 0), (AT_LEAST_ONCE, 1)])
-def test_a_warm_source_whose_producer_nobody_hears_rests(
+def test_a_warm_source_with_a_lost_producer_ends_as_idle(
     kafka_topics: Kafka,
     tmp_topic: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
@@ -283,10 +288,10 @@ def test_a_warm_source_whose_producer_nobody_hears_rests(
 
 
 @together
-async def test_dead_letters_that_nobody_hears_end_the_run_in_seconds(
+async def test_a_lost_producer_of_dead_letters_ends_the_run_in_seconds(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """With room, and without."""
+    """With room in the queue, and without."""
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     kafka_topics.produce(topic, [b"x" * 600])
     (message,) = kafka_topics.messages(topic, 1)
@@ -295,7 +300,7 @@ async def test_dead_letters_that_nobody_hears_end_the_run_in_seconds(
         "metadata.recovery.strategy": "none",
         "queue.buffering.max.kbytes": 1,
         **OFTEN,
-    }  # else now and then
+    }  # otherwise only now and then
     async with forgetful_proxy(_port(kafka_topics)) as proxy:
         spec = make_spec(proxy.bootstrap, topic, "x:Y", {})
         contact = clients.contact(spec, {}, topic)

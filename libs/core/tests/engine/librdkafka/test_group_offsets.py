@@ -1,5 +1,6 @@
-"""All offsets of a group by librdkafka's own call: against a real broker, and against librdkafka's mock of a cluster
-whose coordinator has moved, which a single real broker seldom says."""
+"""All offsets of a group by librdkafka's own call: against a real broker, and against librdkafka's mock cluster
+whose coordinator has moved, an answer that a single real broker rarely gives.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from libs.core.tests.engine.harness import Kafka
 
 TIMEOUT_S = 10.0
 _OFFSET_FETCH = 9
-"""Of Kafka's protocol."""
+"""Numbers of Kafka's protocol."""
 MOVED = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -37,7 +38,7 @@ def consumer_of(group: str, **config: Any) -> Generator[Consumer]:
 
 
 def mocked(client: AdminClient | Consumer, code: int) -> None:
-    """Have the mock of a cluster, which is the client's own, answer the next question for offsets with an error."""
+    """Make the mock cluster, which is the client's own, answer the next offset request with an error."""
     library, pointer = native.librdkafka(), ctypes.c_void_p
     library.rd_kafka_handle_mock_cluster.restype = pointer
     library.rd_kafka_handle_mock_cluster.argtypes = [pointer]
@@ -51,11 +52,11 @@ MOCK: dict[str, Any] = {"bootstrap.servers": "mock", "test.mock.num.brokers": 1,
 
 
 @pytest.mark.kafka
-def test_all_that_a_group_has_committed_is_told(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+def test_all_committed_offsets_of_a_group_are_returned(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     kafka, group, topic = Kafka(kafka_bootstrap), tmp_topic("group-ü"), tmp_topic()
     kafka.create_topic(topic, 3)
     with consumer_of(tmp_topic("other"), **{"bootstrap.servers": kafka_bootstrap}) as other:
-        # A broker that has just begun may say that it does not keep the group.
+        # A broker that has just started may answer that it is not the group's coordinator.
         assert retried(lambda: group_offsets(other, kafka.admin, group, TIMEOUT_S)) == []
         with consumer_of(group, **{"bootstrap.servers": kafka_bootstrap}) as member:
             committed = [TopicPartition(topic, 0, 7, "beside ü"), TopicPartition(topic, 2, 0)]
@@ -65,7 +66,7 @@ def test_all_that_a_group_has_committed_is_told(kafka_bootstrap: str, tmp_topic:
 
 
 @pytest.mark.kafka
-def test_a_client_that_the_call_was_not_tried_with_tells_the_same(
+def test_an_unsupported_client_version_returns_the_same_offsets(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka, group, topic = Kafka(kafka_bootstrap), tmp_topic("group"), tmp_topic()
@@ -77,7 +78,7 @@ def test_a_client_that_the_call_was_not_tried_with_tells_the_same(
     assert found == [PartitionResult((topic, 0), 7, "beside", None)]
 
 
-def test_a_broker_that_does_not_answer_ends_the_call_after_its_time() -> None:
+def test_a_broker_that_does_not_answer_ends_the_call_after_its_timeout() -> None:
     config: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
     with consumer_of("g", **config) as consumer, pytest.raises(KafkaException) as failed:
         group_offsets(consumer, AdminClient(config), "g", 0.2)
@@ -85,7 +86,7 @@ def test_a_broker_that_does_not_answer_ends_the_call_after_its_time() -> None:
 
 
 @pytest.mark.parametrize("code", MOVED)
-def test_a_coordinator_that_has_moved_is_an_answer(code: int) -> None:
+def test_a_moved_coordinator_is_an_error_answer(code: int) -> None:
     with consumer_of("g", **MOCK) as consumer:
         admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
         mocked(consumer, code)
@@ -95,15 +96,17 @@ def test_a_coordinator_that_has_moved_is_an_answer(code: int) -> None:
         assert group_offsets(consumer, admin, "g", TIMEOUT_S) == []
 
 
-def test_an_admin_client_dies_of_that_answer() -> None:
-    """Why there is `group_offsets`. Once this fails, it may ask an admin client, and ADR 0014 be read again."""
+def test_an_admin_client_crashes_at_a_moved_coordinator() -> None:
+    """The reason for `group_offsets`. Once this test fails, it may use an admin client, and ADR 0014 can be
+    reviewed.
+    """
     script = f"from {__name__} import die; die({MOVED[0]})"
     died = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, timeout=60)
     assert died.returncode == -signal.SIGSEGV, died.stderr.decode()
 
 
 def die(code: int) -> None:
-    """In a process of its own."""
+    """Runs in a process of its own."""
     admin: Any = AdminClient(MOCK)
     mocked(admin, code)
     question = getattr(admin, "list_consumer_group_offsets")  # noqa: B009 - by a name that the house rule does not see

@@ -1,8 +1,8 @@
-"""Records that Kafka's client calls acknowledged and no broker has (`kafka.checked_producer`): nothing that stands for
-them is committed, and they are sent again.
+"""Records that Kafka's client reports as acknowledged although no broker has them (`kafka.checked_producer`): no offset
+for them is committed, and they are sent again.
 
-The broker is a real one, which has never heard of the producer before; what stands in front of it refuses the first
-batch, as a broker does whose partition is not there yet, and lets those behind it pass.
+The broker is a real one, to which the producer is unknown; the proxy before it refuses the first batch, as a broker
+does whose partition is not there yet, and lets those behind it pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.forgetful_proxy import forgetful_proxy
 
 pytestmark = pytest.mark.kafka
 RECORDS = 50
-#: A batch is a few records, so that the second is on its way before the first is answered.
+#: A batch is a few records, so that the second is in flight before the first is answered.
 SMALL = {"producer.override.linger.ms": "0", "producer.override.batch.size": "100"}
 ONE_COMMIT = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "60000"}
 AT_LEAST_ONCE = {"herdmesh.delivery.guarantee": "at_least_once"}
@@ -47,7 +47,7 @@ def _port(kafka: Kafka) -> int:
 
 @pytest.mark.parametrize("guarantee", [{}, AT_LEAST_ONCE], ids=["exactly_once", "at_least_once"])
 @pytest.mark.parametrize("source", [f"{PATH}:CountingSource", f"{HearingSource.__module__}:HearingSource"])
-async def test_a_source_commits_nothing_and_sends_all_again(
+async def test_a_source_commits_nothing_and_sends_all_records_again(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], guarantee: Mapping[str, str], source: str
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("source")
@@ -70,7 +70,9 @@ async def test_a_source_commits_nothing_and_sends_all_again(
     assert guarantee or found == Counter(range(RECORDS))
 
 
-async def test_dead_letters_are_not_settled(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+async def test_inferred_acknowledgements_of_dead_letters_are_not_accepted(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
     """So that no offset of their records is committed."""
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     kafka_topics.produce(topic, [b"x" * 600])
@@ -90,10 +92,8 @@ async def test_dead_letters_are_not_settled(kafka_topics: Kafka, tmp_topic: Call
         letters.close()
 
 
-async def test_a_transaction_that_was_aborted_leaves_no_doubt_behind(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str]
-) -> None:
-    """A task may have its records given up, and send others by the same client."""
+async def test_an_aborted_transaction_clears_the_suspicion(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """A task may abort its transaction, and send other records by the same client."""
     topic = kafka_topics.create_topic(tmp_topic(), 1)
 
     def story() -> None:
@@ -119,8 +119,10 @@ async def test_a_transaction_that_was_aborted_leaves_no_doubt_behind(
 
 
 @pytest.mark.parametrize("asked", [{}, {"debug": "broker"}])
-async def test_what_the_client_logs_goes_where_it_went(caplog: pytest.LogCaptureFixture, asked: dict[str, str]) -> None:
-    """And what it logs only to be heard here is left out, however much is wanted of others."""
+async def test_log_lines_of_the_client_still_reach_their_logger(
+    caplog: pytest.LogCaptureFixture, asked: dict[str, str]
+) -> None:
+    """Lines that the client logs only for this check are left out, whatever debug settings the user has."""
     caplog.set_level(logging.DEBUG)
     config = {"bootstrap.servers": "127.0.0.1:1", "enable.idempotence": True, **asked}
     producer = CheckedProducer(config, logger=logging.getLogger("a client"))

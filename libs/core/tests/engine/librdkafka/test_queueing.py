@@ -19,12 +19,12 @@ Way = Callable[[Producer], ColumnQueue | None]
 
 
 def one_by_one(producer: Producer) -> None:
-    """The way of records that want a report each."""
+    """The way for records that want a report each."""
     return
 
 
 def columns(producer: Producer) -> ColumnQueue:
-    """The way of whole batches. Fails with a client that was not tried."""
+    """The way for whole batches. Fails with a client version that was not tried."""
     found = column_queue(producer)
     assert found is not None
     return found
@@ -55,7 +55,7 @@ def test_a_full_queue_is_waited_for_and_a_refused_record_is_named_with_the_other
 
 
 @EITHER_WAY
-def test_a_record_larger_than_all_the_room_is_refused_and_not_waited_for(
+def test_a_record_larger_than_the_whole_queue_is_refused_without_waiting(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], way: Way
 ) -> None:
     kafka = Kafka(kafka_bootstrap)

@@ -1,4 +1,6 @@
-"""Where records without a key go: by a clock of the test's and clusters it describes, and on a real one."""
+"""Partitions of records without a key (sticky partitioner): by a test clock and simulated clusters, and on a real
+one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from libs.core.tests.engine.harness import Kafka
 
 
 class Cluster:
-    """Says who leads each partition of every topic, as often as it is asked."""
+    """Names the leader of each partition of every topic, and counts requests."""
 
     def __init__(self, *leaders: int) -> None:
         self.leaders, self.asked, self.is_away = leaders, 0, False
@@ -40,7 +42,7 @@ def of(cluster: Cluster, clock: Clock) -> StickyPartitioner:
 
 
 def chosen(spread: StickyPartitioner, clock: Clock, times: int = 200) -> set[int | None]:
-    """All choices of a second or two."""
+    """All partitions chosen in a second or two."""
     found: set[int | None] = set()
     for _ in range(times):
         clock.now_s += STICKS_S
@@ -48,7 +50,7 @@ def chosen(spread: StickyPartitioner, clock: Clock, times: int = 200) -> set[int
     return found
 
 
-def test_one_partition_for_some_milliseconds_then_another() -> None:
+def test_one_partition_is_used_for_some_milliseconds_then_another() -> None:
     cluster, clock = Cluster(1, 1, 1, 1), Clock()
     spread = of(cluster, clock)
     first = spread.partition("t")
@@ -58,7 +60,7 @@ def test_one_partition_for_some_milliseconds_then_another() -> None:
     assert cluster.asked == 1
 
 
-def test_none_without_a_leader_and_what_changed_is_noticed() -> None:
+def test_partitions_without_a_leader_are_avoided_and_changes_are_noticed() -> None:
     cluster, clock = Cluster(1, -1, 2), Clock()
     spread = of(cluster, clock)
     assert chosen(spread, clock) == {0, 2}
@@ -69,7 +71,7 @@ def test_none_without_a_leader_and_what_changed_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("is_away", [True, False], ids=["away", "unknown-topic"])
-def test_the_client_chooses_while_nobody_says(is_away: bool) -> None:
+def test_the_client_chooses_while_the_cluster_metadata_is_unavailable(is_away: bool) -> None:
     cluster, clock = Cluster(), Clock()
     cluster.is_away = is_away
     spread = of(cluster, clock)
@@ -81,7 +83,7 @@ def test_the_client_chooses_while_nobody_says(is_away: bool) -> None:
 
 
 @pytest.mark.kafka
-def test_on_a_real_cluster(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+def test_all_partitions_of_a_real_topic_are_used(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     topic = Kafka(kafka_bootstrap).create_topic(tmp_topic(), 3)
     clock = Clock()
     spread = StickyPartitioner(Producer({"bootstrap.servers": kafka_bootstrap}), clock)

@@ -1,4 +1,4 @@
-"""What the status of a task says while Kafka does not acknowledge its records."""
+"""Wait reason in a task's status while Kafka does not acknowledge its records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from herdmesh.engine.librdkafka.unacknowledged import Unacknowledged, why
 
 
 def _topic(*partitions: tuple[int, int, int]) -> Said:
-    """Of partitions of a leader, replicas, and replicas in sync."""
+    """A topic with partitions of a leader, replicas, and in-sync replicas each."""
     found = {
         number: Said(leader=leader, replicas=[0] * replicas, isrs=[0] * isrs)
         for number, (leader, replicas, isrs) in enumerate(partitions)
@@ -46,11 +46,11 @@ METADATA = Said(
         (["gone", "headless"], "there is no topic gone any more; no leader of headless-1: a broker is away"),
     ],
 )
-def test_the_cause_is_read_from_the_cluster_s_metadata(topics: list[str], text: str) -> None:
+def test_the_cause_is_read_from_the_clusters_metadata(topics: list[str], text: str) -> None:
     assert why(METADATA, topics) == text
 
 
-def test_a_call_of_a_transaction_that_is_tried_again_says_what_the_broker_answers(
+def test_a_retried_transaction_call_shows_the_brokers_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
@@ -73,7 +73,7 @@ def test_a_call_of_a_transaction_that_is_tried_again_says_what_the_broker_answer
     assert waits.current().shown() is None
 
 
-def test_it_is_asked_for_once_the_wait_is_shown_and_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cause_is_queried_only_once_the_wait_is_shown_and_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, asked = Said(now_s=100.0), list[float]()
 
     class Producer:

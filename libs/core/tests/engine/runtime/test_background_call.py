@@ -1,4 +1,4 @@
-"""A question asked ahead: its answer, its error, and who waits for whom."""
+"""A call in a background thread: its result, its error, and the wait at the end of its block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from structlog.contextvars import bound_contextvars, get_contextvars
 from herdmesh.engine.runtime.background_call import BackgroundCall
 
 
-def test_the_answer_comes_while_the_caller_does_something_else() -> None:
+def test_the_call_runs_while_the_caller_does_something_else() -> None:
     asked, go_on = threading.Event(), threading.Event()
 
     def ask() -> int:
@@ -24,12 +24,12 @@ def test_the_answer_comes_while_the_caller_does_something_else() -> None:
         assert answer.result() == 7
 
 
-def test_it_logs_as_its_caller() -> None:
+def test_the_call_logs_with_the_context_of_its_caller() -> None:
     with bound_contextvars(unit="[c|task-0|offsets]"), BackgroundCall(get_contextvars) as answer:
         assert answer.result() == {"unit": "[c|task-0|offsets]"}
 
 
-def test_an_error_is_raised_where_the_answer_is_wanted_and_nowhere_else() -> None:
+def test_an_error_is_raised_only_when_the_result_is_read() -> None:
     def ask() -> int:
         raise OSError("away")
 
@@ -39,8 +39,8 @@ def test_an_error_is_raised_where_the_answer_is_wanted_and_nowhere_else() -> Non
         pass
 
 
-def test_the_block_is_left_when_the_question_is_over() -> None:
-    """A client is closed after it: not under a call that still uses it."""
+def test_leaving_the_block_waits_for_the_call() -> None:
+    """A client is closed after the block, not under a call that still uses it."""
     go_on, over = threading.Event(), threading.Event()
 
     def ask() -> None:

@@ -1,4 +1,4 @@
-"""No value of any client setting ends the process: each is taken, or refused with its key and a fix."""
+"""Values of client settings: none ends the process; each is accepted, or refused with its key and a fix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def names_of(client: str) -> list[str]:
 
 
 def main() -> None:
-    """In a process of its own, which says what it is about to try: who reads finds what ended it."""
+    """Run in a process of its own, which prints each value before it tries it, so the reader sees which one crashed
+    it.
+    """
     values = _ALL if SOAKING else _FEW
     for client in CLIENTS:
         for name, value in product(names_of(client), values):
@@ -46,7 +48,7 @@ def main() -> None:
     print("done")
 
 
-def test_no_value_of_a_client_setting_ends_the_process() -> None:
+def test_no_value_of_a_client_setting_crashes_the_process() -> None:
     code = "from libs.core.tests.engine.runtime.test_client_values import main; main()"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     lines = ended.stdout.splitlines()
@@ -72,7 +74,7 @@ def test_no_value_of_a_client_setting_ends_the_process() -> None:
         ("admin.debug", "everything", "Invalid value"),
     ],
 )
-def test_a_bad_value_of_a_worker_is_refused_by_its_own_key(setting: str, value: str, text: str) -> None:
+def test_an_invalid_value_of_a_worker_setting_is_refused_by_its_own_key(setting: str, value: str, text: str) -> None:
     (found,) = worker_violations(
         {setting: value, "producer.linger.ms": "5", "consumer.fetch.min.bytes": "1"} | {setting: value}
     )
@@ -82,6 +84,6 @@ def test_a_bad_value_of_a_worker_is_refused_by_its_own_key(setting: str, value: 
     assert found.fix
 
 
-def test_a_setting_of_consumers_is_no_producers() -> None:
+def test_a_consumer_setting_is_no_producer_setting() -> None:
     given = client_settings("producer", {}, {"producer.override.max.poll.records": "-1"})
     assert (given.engine, [one.field for one in given.warnings]) == ({}, ["producer.override.max.poll.records"])

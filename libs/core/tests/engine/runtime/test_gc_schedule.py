@@ -1,4 +1,4 @@
-"""What a run leaves in cycles goes, also what lived on for a while."""
+"""Garbage collection schedule of a run: reference cycles are collected, also those that survived for a while."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from herdmesh.engine.runtime.gc_schedule import FULL_EVERY, GcSchedule
 
 
 class Cycle:
-    """Something that only a collection ends."""
+    """An object that only a collection frees."""
 
     alive = 0
 
@@ -25,13 +25,13 @@ class Cycle:
 
 @pytest.fixture(autouse=True)
 def no_collector() -> Generator[None]:
-    """Python's collector does nothing by itself."""
+    """Switch Python's automatic collection off."""
     gc.disable()
     yield
     gc.enable()
 
 
-def test_what_lived_on_until_the_next_report_does_not_pile_up() -> None:
+def test_cycles_that_survived_a_report_do_not_pile_up() -> None:
     garbage, most = GcSchedule(), 0
     for _ in range(5 * FULL_EVERY):
         held = Cycle()
@@ -41,7 +41,7 @@ def test_what_lived_on_until_the_next_report_does_not_pile_up() -> None:
     assert FULL_EVERY // 2 < most <= FULL_EVERY + 1
 
 
-def test_what_a_batch_left_goes_with_the_report_after_it() -> None:
+def test_cycles_of_a_batch_are_collected_with_the_next_report() -> None:
     garbage, before = GcSchedule(), Cycle.alive
     Cycle()
     garbage.collect()

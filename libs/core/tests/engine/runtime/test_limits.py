@@ -1,4 +1,4 @@
-"""A task under a rate limit, in simulated seconds: how exact, how even, and what it tells of its use."""
+"""A task under a rate limit, in simulated seconds: how exact and how even the rate is, and the reported use."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def taken(
 
 @settings(max_examples=100, deadline=None)
 @given(rate=st.integers(1, 100_000), late_s=st.floats(0.0, 0.1))
-def test_ten_seconds_hold_what_the_limit_says_within_a_twentieth(rate: int, late_s: float) -> None:
+def test_ten_seconds_of_records_keep_the_limit_within_a_twentieth(rate: int, late_s: float) -> None:
     times = taken(records(rate), 10.0, late_s=late_s)
-    # Of one record a second, ten seconds hold ten or eleven: where the first falls is chance.
+    # At one record a second, ten seconds hold ten or eleven: the position of the first is chance.
     assert abs(len(times) - 10 * rate) <= max(0.05 * 10 * rate, 1)
 
 
@@ -49,7 +49,7 @@ def test_a_low_rate_is_even() -> None:
     assert taken(records(2), 4.0) == pytest.approx([0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], abs=0.21)
 
 
-def test_time_lost_is_made_up_for_but_not_hoarded() -> None:
+def test_lost_time_is_made_up_for_up_to_a_bounded_credit() -> None:
     limits = records(100)
     limits.took(20, 0, 0.0)
     assert limits.wait_s(0.0) == pytest.approx(0.2)
@@ -59,7 +59,7 @@ def test_time_lost_is_made_up_for_but_not_hoarded() -> None:
     assert limits.wait_s(60.0) == pytest.approx(0.2)
 
 
-def test_bytes_are_felt_as_records_are() -> None:
+def test_a_byte_limit_works_like_a_record_limit() -> None:
     limits = RateLimits(0, 10_000, 1, 0.0)
     assert limits.batch_size(1_000) == 1, "nothing is known of what a record weighs"
     times = taken(limits, 10.0, weight=100)
@@ -73,7 +73,7 @@ def test_one_record_heavier_than_a_second_is_paid_for_in_full() -> None:
     assert limits.wait_s(0.0) == pytest.approx(5.0)
 
 
-def test_without_a_limit_nothing_waits_and_nothing_is_told() -> None:
+def test_without_a_limit_there_is_no_wait_and_no_report() -> None:
     limits = RateLimits(0, 0, 3, 0.0)
     limits.set_levels(Rate(5.0, 5.0))
     limits.took(1_000, 0, 0.0)
@@ -81,7 +81,7 @@ def test_without_a_limit_nothing_waits_and_nothing_is_told() -> None:
     assert (limits.records.use(), limits.bytes.use(), limits.counts_bytes) == (None, None, False)
 
 
-def test_a_task_of_several_begins_with_an_equal_part_and_grows_when_told() -> None:
+def test_one_task_of_several_begins_with_an_equal_share_and_grows_when_allowed() -> None:
     limits = records(90, task_count=3)
     assert limits.records.allowed == 30
     taken(limits, 4.0)
@@ -90,7 +90,7 @@ def test_a_task_of_several_begins_with_an_equal_part_and_grows_when_told() -> No
     taken(limits, 4.5, now_s=4.0)
     assert limits.records.allowed == 90
     now_s = 4.5
-    while now_s < 8.0:  # quiet
+    while now_s < 8.0:  # no records
         now_s += 0.1
         limits.roll(now_s)
     assert limits.records.allowed == 30, "the others may count on what it left them"
@@ -100,13 +100,13 @@ def test_a_task_of_several_begins_with_an_equal_part_and_grows_when_told() -> No
     assert limits.records.allowed == 30, "nobody tells any more"
 
 
-def test_a_level_above_the_limit_is_the_limit() -> None:
+def test_an_allowance_above_the_limit_is_cut_to_the_limit() -> None:
     limits = records(30, task_count=1)
     limits.set_levels(Rate(1_000.0))
     assert limits.records.allowed <= 30
 
 
-def test_it_tells_whether_it_is_held_back() -> None:
+def test_use_reports_whether_the_task_is_held_back() -> None:
     limits = records(100)
     taken(limits, 4.0)
     use = limits.records.use()

@@ -1,4 +1,4 @@
-"""What runs measure of real records: every record once, whatever report it was told in, and of a run that fails too."""
+"""Measures of real records by runs: every record once, whichever report it was in, and also for a run that fails."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.kafka
 
 
 class UnflushableSink(ListSink):
-    """Takes records and cannot make them durable."""
+    """Accepts records and fails to make them durable."""
 
     def flush(self) -> None:
         raise RuntimeError("the disk is full")
 
 
 class Cycle:
-    """Something that only a collection ends."""
+    """An object that only a collection frees."""
 
     alive = most = 0
 
@@ -42,14 +42,14 @@ class Cycle:
 
 
 class CyclicSink(ListSink):
-    """Leaves a cycle with each batch."""
+    """Creates a reference cycle with each batch."""
 
     def put(self, batch: SinkBatch) -> None:
         Cycle()
 
 
 class CyclicSource(CountingSource):
-    """Leaves a cycle with each batch."""
+    """Creates a reference cycle with each batch."""
 
     def poll(self) -> SourceBatch | None:
         Cycle()
@@ -58,7 +58,7 @@ class CyclicSource(CountingSource):
 
 @pytest.fixture
 def no_collector(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    """Python's collector does nothing by itself, and runs report after each batch."""
+    """Switch Python's automatic collection off, and make runs report after each batch."""
     monkeypatch.setattr(meter, "REPORT_INTERVAL_S", 0.0)
     monkeypatch.setattr(meter, "IDLE_REPORT_INTERVAL_S", 0.0)
     gc.collect()
@@ -77,7 +77,7 @@ def total(reports: Iterable[ProgressReport]) -> Measures:
     return reduce(add, (report.measures for report in reports), NOTHING)
 
 
-def test_a_sinks_records_are_measured_once_each(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_each_record_of_a_sink_is_measured_once(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic = kafka_topics.create_topic(tmp_topic(), 2)
     kafka_topics.produce_ids(topic, range(300))
     link = Link()
@@ -90,7 +90,7 @@ def test_a_sinks_records_are_measured_once_each(kafka_topics: Kafka, tmp_topic: 
     assert 0 < found.latency_ms.total_ms < 300 * 60_000
 
 
-def test_a_sources_records_are_measured_once_each(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_each_record_of_a_source_is_measured_once(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     link, config = Link(), {"topic": tmp_topic(), "until": "25"}
     spec = make_spec(
         kafka_topics.bootstrap, tmp_topic("c"), f"{PATH}:CountingSource", config,
@@ -104,7 +104,9 @@ def test_a_sources_records_are_measured_once_each(kafka_topics: Kafka, tmp_topic
     assert found.active_records.largest == found.transaction_records.largest
 
 
-def test_a_run_that_fails_tells_what_it_did_until_then(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_failed_run_reports_its_counters_up_to_the_failure(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     kafka_topics.produce_ids(topic, [0], partition=0)
     link = Link()
@@ -118,7 +120,7 @@ def test_a_run_that_fails_tells_what_it_did_until_then(kafka_topics: Kafka, tmp_
 
 
 @pytest.mark.usefixtures("no_collector")
-def test_what_batches_leave_in_cycles_goes_with_the_next_report(
+def test_cycles_of_batches_are_collected_with_the_next_report(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic = kafka_topics.create_topic(tmp_topic(), 1)

@@ -1,4 +1,4 @@
-"""What a run measures: batches in, values out that add up."""
+"""Measures of a run: batches in, values out that add up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_two_reports_add_up_to_one_of_both(first: list[int], second: list[int]) 
     assert total.active_records == whole.active_records
 
 
-def test_a_batch_is_half_as_old_as_its_first_and_half_as_its_last() -> None:
+def test_half_of_a_batch_has_the_age_of_its_first_record_and_half_that_of_its_last() -> None:
     meter = Meter(0.0)
     meter.aged(5, 30.0, 2.0)
     meter.aged(1, -4.0, -4.0)
@@ -42,13 +42,13 @@ def test_a_batch_is_half_as_old_as_its_first_and_half_as_its_last() -> None:
     assert meter.take_measures() == Measures()
 
 
-def test_the_oldest_fall_beyond_all_bounds() -> None:
+def test_ages_above_all_bounds_fall_into_the_last_bucket() -> None:
     meter = Meter(0.0)
     meter.aged(2, 1e12, 1e12)
     assert meter.take_measures().latency_ms == Latency((*(0 for _ in LATENCY_BOUNDS_MS), 2), 2e12)
 
 
-def test_what_is_not_committed_is_active_until_a_commit() -> None:
+def test_uncommitted_records_are_active_until_a_commit() -> None:
     meter = Meter(0.0)
     meter.count(3, 3, 0.0)
     meter.count(4, 2, 0.0)

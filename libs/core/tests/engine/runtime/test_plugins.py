@@ -1,4 +1,4 @@
-"""Finding connectors by name."""
+"""Lookup of connectors by name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_plugin_is_found_by_class_and_by_alias() -> None:
     assert isinstance(registry.find("One").load(), OneSink)
 
 
-def test_an_unknown_class_is_an_error_of_the_field_that_lists_what_exists() -> None:
+def test_an_unknown_class_is_an_error_of_its_field_that_lists_known_classes() -> None:
     with pytest.raises(ConfigError, match="available connectors are: One") as missing:
         PluginRegistry([describe(OneSink)]).find("Two")
     assert missing.value.field == "connector.class"

@@ -1,4 +1,4 @@
-"""Runs that stay with nothing to do, against a real broker: what they have committed by then, and how they end."""
+"""Warm runs (running with nothing to do), against a real broker: their commits before that, and their end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINGER_MS = 100
 
 
 class PatientSource(CountingSource):
-    """Does not say when it wants to be asked again."""
+    """Does not name the time of its next poll."""
 
     def wake_after_ms(self) -> int:
         return 0
@@ -32,7 +32,7 @@ def kafka_topics(kafka_bootstrap: str) -> Kafka:
     return Kafka(kafka_bootstrap)
 
 
-def test_a_warm_sink_has_committed_all_it_read_goes_on_and_ends_when_told_to_rest(
+def test_a_warm_sink_has_committed_everything_and_continues_until_the_warm_run_is_ended(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -45,7 +45,7 @@ def test_a_warm_sink_has_committed_all_it_read_goes_on_and_ends_when_told_to_res
         read = progress.records_in
         if read not in committed:
             (committed[read],) = kafka_topics.committed(f"connect-{name}", (topic, 0))
-            if read != 6:  # two that are written one after the other may come so
+            if read != 6:  # two records written one after the other may arrive so
                 kafka_topics.produce_ids(topic, range(read, read + 2))
         return [EndWarmRun()] if read == 7 else []
 
@@ -56,15 +56,13 @@ def test_a_warm_sink_has_committed_all_it_read_goes_on_and_ends_when_told_to_res
     assert outcome.reason is RunEnd.QUIET
     assert committed.pop(6, 6) == 6
     assert committed == {5: 5, 7: 7}, "what it has read when it says that it is warm"
-    # Records that came with the word are read before it ends, or left to the next run: never lost.
+    # Records that came with the command are read before the run ends, or left to the next run: never lost.
     read = outcome.progress.records_in
     assert sorted(value["id"] for value in ListSink.values) == list(range(read))
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [read]
 
 
-def test_a_warm_sink_that_is_told_to_stop_commits_no_second_time(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str]
-) -> None:
+def test_a_stopped_warm_sink_does_not_commit_a_second_time(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(5))
     spec = make_spec(
@@ -78,10 +76,10 @@ def test_a_warm_sink_that_is_told_to_stop_commits_no_second_time(
     assert outcome.progress.commit_time_ms == warm.commit_time_ms
 
 
-def test_a_warm_sink_reads_what_comes_to_a_partition_that_is_new(
+def test_a_warm_sink_reads_records_of_a_new_partition(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As soon as an idle one would, not when its metadata is old."""
+    """As soon as an idle task would, not when its metadata expires."""
     monkeypatch.setattr(sink_assignment, "WARM_REFRESH_INTERVAL_S", 0.1)
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     begun_s = time.monotonic()
@@ -101,7 +99,7 @@ def test_a_warm_sink_reads_what_comes_to_a_partition_that_is_new(
     assert kafka_topics.committed(f"connect-{name}", (topic, 1)) == [3]
 
 
-def test_a_warm_sink_stays_while_its_brokers_do_not_tell_what_is_new(
+def test_a_warm_sink_stays_while_its_brokers_are_unreachable(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink_assignment, "WARM_REFRESH_INTERVAL_S", 0.1)
@@ -124,7 +122,7 @@ def test_a_warm_sink_stays_while_its_brokers_do_not_tell_what_is_new(
 
 
 @pytest.mark.parametrize(("task", "warm"), [("PatientSource", True), ("CountingSource", False)])
-def test_a_source_stays_unless_it_says_when_it_wants_to_be_asked_again(
+def test_a_source_stays_warm_unless_it_names_its_next_poll(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], task: str, warm: bool
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")

@@ -1,4 +1,6 @@
-"""The sink loop with a ledger in the target (SQLite), against a real broker: where it begins, what is written once."""
+"""The sink loop with a ledger in the target (SQLite), against a real broker: its starting offsets, and each record
+written once.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ class Target:
             return {(row[0], row[1]): row[2] for row in connection.execute(text, (self.name,))}
 
     def ledger(self, owner: str) -> SqlLedger:
-        """Somebody else's view of the rows; commits by itself."""
+        """The ledger as another owner sees it; commits by itself."""
         connection = sqlite3.connect(self._file, isolation_level=None)
         return SqlLedger(connection.execute, "ledger", self.name, owner, marker="?")
 
@@ -77,10 +79,10 @@ def test_the_ledger_moves_with_the_records_and_the_group_follows(
 
 
 @pytest.mark.parametrize(("place", "again"), [(4, list(range(4, 10))), (10, []), (7, [7, 8, 9])])
-def test_the_ledger_wins_over_the_group(
+def test_the_ledger_overrides_the_group_offsets(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, place: int, again: list[int]
 ) -> None:
-    """Backwards, as a target that was restored; the group says 10."""
+    """Backwards, as after a restore of the target; the group's offset is 10."""
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     kafka_topics.produce_ids(topic, range(10))
     target = Target(kafka_topics, tmp_path, tmp_topic("sink"), topic)
@@ -91,7 +93,7 @@ def test_the_ledger_wins_over_the_group(
     assert target.rows() == {(topic, 0): 10}
 
 
-def test_a_ledger_without_a_group_is_no_loss_and_one_out_of_range_is(
+def test_a_ledger_without_a_group_is_no_loss_and_an_offset_out_of_range_is(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """Forwards: the group, another one, has no offset at all."""
@@ -112,7 +114,7 @@ def test_a_ledger_without_a_group_is_no_loss_and_one_out_of_range_is(
     assert anew.rows() == {(topic, 0): 10}
 
 
-def test_a_run_that_begins_at_the_end_says_so_in_the_ledger(
+def test_a_run_that_begins_at_the_end_writes_that_offset_to_the_ledger(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = kafka_topics.create_topic(tmp_topic(), 1)
@@ -123,10 +125,10 @@ def test_a_run_that_begins_at_the_end_says_so_in_the_ledger(
     assert target.rows() == {(topic, 0): 3}
 
 
-def test_offsets_of_records_left_out_and_of_markers_go_into_the_ledger(
+def test_offsets_of_filtered_records_and_of_markers_go_into_the_ledger(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Else it would stand still where everything is filtered, until its offset is gone from the topic."""
+    """Otherwise the ledger would not move where all records are filtered, until its offset is gone from the topic."""
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     kafka_topics.produce_ids(topic, range(2), transactional_id=tmp_topic("id"))
     kafka_topics.produce(topic, [None, None, None])
@@ -143,7 +145,7 @@ def test_offsets_of_records_left_out_and_of_markers_go_into_the_ledger(
     assert SqliteSink.calls == ["claim 1", "begin [10]", "advance 1"]
 
 
-def test_a_commit_of_which_nobody_heard_is_not_repeated(
+def test_a_commit_whose_confirmation_was_lost_is_not_repeated(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = kafka_topics.create_topic(tmp_topic(), 1)
@@ -155,10 +157,10 @@ def test_a_commit_of_which_nobody_heard_is_not_repeated(
 
 
 @pytest.mark.parametrize("sink", ["SqliteSink", "WithoutLedger"])
-def test_what_a_death_after_the_targets_commit_costs(
+def test_a_death_after_the_targets_commit_costs_duplicates_only_without_a_ledger(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, sink: str
 ) -> None:
-    """Nothing; and without the ledger's word the records come twice."""
+    """With the ledger none; without its offsets the records come twice."""
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     kafka_topics.produce_ids(topic, range(20))
     target = Target(kafka_topics, tmp_path, tmp_topic("sink"), topic, f"{PATH}:{sink}")
@@ -174,7 +176,7 @@ def test_what_a_death_after_the_targets_commit_costs(
 
 
 @pytest.mark.parametrize("is_fenced", [True, False])
-def test_a_row_that_was_taken_over_ends_the_run_as_the_fence_says(
+def test_a_taken_over_row_ends_the_run_as_fenced_only_if_the_fence_was_taken(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, is_fenced: bool
 ) -> None:
     topic = kafka_topics.create_topic(tmp_topic(), 1)
@@ -200,12 +202,12 @@ def test_a_row_that_was_taken_over_ends_the_run_as_the_fence_says(
 
 
 def _lasting(spec: RunSpec) -> RunSpec:
-    """Goes on when all is read."""
+    """A spec whose run continues when everything is read."""
     return replace(spec, linger_ms=int(WAIT_S * 1_000))
 
 
 class LookingSink(SqliteSink):
-    """Notes how many letters are in the queue before the target's commit."""
+    """Notes the number of dead letters in the queue before the target's commit."""
 
     kafka: Kafka
     queue: str
@@ -216,7 +218,7 @@ class LookingSink(SqliteSink):
 
 
 class Sleeper(SqliteSink):
-    """Stands still before it claims its rows."""
+    """Stops in `claim`, before it claims its rows."""
 
     meanwhile: ClassVar[list[Callable[[], None]]] = []
 
@@ -225,7 +227,7 @@ class Sleeper(SqliteSink):
         return super().claim(partitions)
 
 
-def test_an_owner_that_slept_through_a_reset_does_not_undo_it(
+def test_a_stale_owner_that_slept_through_a_reset_does_not_undo_it(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -248,10 +250,10 @@ def test_an_owner_that_slept_through_a_reset_does_not_undo_it(
     assert run_here(target.spec).progress.records_in == 10, "all are read again"
 
 
-def test_letters_are_safe_before_the_target_moves_past_their_records(
+def test_dead_letters_are_acknowledged_before_the_target_moves_past_their_records(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """One that the converter gives up, one that the task does."""
+    """One that the converter fails on, one that the task reports."""
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     LookingSink.kafka, LookingSink.queue = kafka_topics, tmp_topic("queue")
     kafka_topics.produce(topic, [b'{"id":1}', b"{not json", b'{"id":-1}', b'{"id":2}'])
@@ -267,10 +269,10 @@ def test_letters_are_safe_before_the_target_moves_past_their_records(
     assert target.rows() == {(topic, 0): 4}
 
 
-def test_a_topic_that_is_deleted_is_forgotten(
+def test_a_deleted_topic_is_removed_from_the_ledger(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """So one of the same name that is made later begins at its beginning."""
+    """So a later topic of the same name is read from its start."""
     stem = tmp_topic()
     kept, gone = kafka_topics.create_topic(f"{stem}-a", 1), kafka_topics.create_topic(f"{stem}-b", 1)
     kafka_topics.produce_ids(kept, range(3))

@@ -1,4 +1,4 @@
-"""What a run decides without Kafka: ownership, starting offsets, settings, manifests, limits, commands, failures."""
+"""Decisions of a run without Kafka: ownership, starting offsets, settings, manifests, limits, commands, failures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOPIC = "flights"
 
 @pytest.fixture(autouse=True)
 def _brokers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that other tests executed in this process noted what their brokers said."""
+    """Clear the broker errors noted by runs that other tests executed in this process."""
     monkeypatch.setattr(failure, "_brokers", failure._Brokers())  # pyright: ignore[reportPrivateUsage]
 
 
@@ -105,7 +105,7 @@ def test_a_reset_by_duration_begins_at_the_first_record_that_is_new_enough() -> 
     assert starts(PartitionRange(1, 2, 9, by_time=5), missing=True, reset=hour) == [5]
 
 
-def test_a_reset_of_none_fails_the_task_with_the_partitions_and_what_to_do() -> None:
+def test_a_reset_of_none_fails_the_task_with_the_partitions_and_the_fix() -> None:
     assert starts(PartitionRange(4, 2, 9), committed=False, reset="none") == [4]
     ranges = (PartitionRange(None, 2, 9), PartitionRange(4, 2, 9), PartitionRange(None, 0, 0))
     with pytest.raises(TaskFailed) as failed:
@@ -118,7 +118,7 @@ def test_a_reset_of_none_fails_the_task_with_the_partitions_and_what_to_do() -> 
         starts(PartitionRange(1, 2, 9), missing=True, reset="none")
 
 
-def test_offsets_missing_everywhere_under_a_task_that_has_committed_are_a_loss_with_the_numbers() -> None:
+def test_offsets_missing_everywhere_after_a_commit_are_a_loss_with_the_numbers() -> None:
     with pytest.raises(OffsetsLost) as lost:
         starts(PartitionRange(None, 2, 9), PartitionRange(None, 0, 7))
     assert "flights-0 has no committed offset any more (records 2 to 9)" in str(lost.value)
@@ -147,7 +147,7 @@ _FIVE = PartitionRange(5, 2, 9)
 def test_offsets_are_lost_only_where_they_were_committed(
     group: str, ranges: dict[PartitionId, PartitionRange], begins: list[int] | None
 ) -> None:
-    """None = lost, and told of the topics that had them, not of those that are new."""
+    """None = lost; the error names the topics that had offsets, not new ones."""
 
     def found() -> dict[PartitionId, int]:
         scope = CommitScope("g", ("a", "b", "gone"))
@@ -161,7 +161,7 @@ def test_offsets_are_lost_only_where_they_were_committed(
         assert list(found().values()) == begins
 
 
-def test_a_scope_is_small_and_hides_no_loss() -> None:
+def test_a_commit_scope_is_small_and_hides_no_loss() -> None:
     names = [f"t{number:03}" for number in range(TOPICS_MAX + 5)]
     scope = CommitScope.of("g", [*reversed(names), *names])
     assert scope.topics == tuple(names[:TOPICS_MAX])
@@ -173,7 +173,7 @@ def test_a_scope_is_small_and_hides_no_loss() -> None:
     assert scope.beside(["a"]) == scope, "what is committed elsewhere takes nobody's room"
 
 
-def test_a_topic_that_came_from_another_task_is_lost_only_where_no_partition_has_an_offset() -> None:
+def test_a_topic_from_another_task_is_lost_only_where_no_partition_has_an_offset() -> None:
     def found(forgotten: tuple[str, ...]) -> dict[PartitionId, int]:
         ranges = {("a", 0): _FIVE, ("users", 3): _NONE, ("fresh", 0): _NONE}
         scope = CommitScope("g", ("a",), ("users",))
@@ -192,12 +192,12 @@ def test_one_offset_missing_beside_others_is_a_new_partition() -> None:
 
 
 @pytest.mark.parametrize("committed", [1, 10])
-def test_an_offset_out_of_range_is_a_loss_whatever_else_is_known(committed: int) -> None:
+def test_an_offset_out_of_range_is_always_a_loss(committed: int) -> None:
     with pytest.raises(OffsetsLost, match=f"flights-0 was committed up to {committed}, outside of its records 2 to 9"):
         starts(PartitionRange(committed, 2, 9), committed=False)
 
 
-def test_the_config_may_say_to_begin_anew() -> None:
+def test_the_config_may_allow_a_reset_of_lost_offsets() -> None:
     assert starts(PartitionRange(1, 2, 9), PartitionRange(5, 0, 9), missing=True) == [2, 5]
     assert starts(PartitionRange(None, 2, 9), missing=True, reset="latest") == [9]
 
@@ -239,7 +239,7 @@ def test_sink_defaults_are_connects() -> None:
     assert (settings.rate.records_per_second, settings.rate.bytes_per_second) == (0, 0)
 
 
-def test_a_bound_of_fetches_bounds_what_is_fetched_ahead() -> None:
+def test_a_fetch_limit_bounds_prefetched_records() -> None:
     consumer = sink_settings(spec({"topics": "a", "consumer.override.fetch.max.bytes": "2000000"})).consumer
     assert (consumer["queued.max.messages.kbytes"], consumer["fetch.message.max.bytes"]) == (1953, 2_000_000)
     config = {"topics": "a", "consumer.override.max.partition.fetch.bytes": "9"}
@@ -266,13 +266,13 @@ def test_a_regex_matches_whole_names_and_no_internal_topics() -> None:
         ({"topics": "a", "herdmesh.rate.records.per.second": "0"}, "herdmesh.rate.records.per.second"),
     ],
 )
-def test_a_setting_that_cannot_be_used_names_its_key(config: dict[str, str | None], field: str) -> None:
+def test_an_invalid_setting_names_its_key(config: dict[str, str | None], field: str) -> None:
     with pytest.raises(ConfigError) as refused:
         sink_settings(spec(config))
     assert refused.value.field == field
 
 
-def test_topics_of_a_source_belong_to_the_first_group_that_has_them() -> None:
+def test_topics_of_a_source_belong_to_the_first_matching_group() -> None:
     settings = source_settings(
         spec(
             {
@@ -342,7 +342,7 @@ def test_source_settings() -> None:
         ({"transaction.boundary": "CONNECTOR"}, 60_000, None),
     ],
 )
-def test_a_transaction_may_last_as_long_as_it_is_to(
+def test_transaction_timeout_is_raised_with_the_interval(
     config: dict[str, str | None], timeout_ms: int, told: str | None
 ) -> None:
     settings = source_settings(spec(config))
@@ -354,7 +354,7 @@ def test_a_transaction_may_last_as_long_as_it_is_to(
 @pytest.mark.parametrize(
     ("key", "value"), [("transaction.boundary", "Connector"), ("exactly.once.support", " REQUIRED ")]
 )
-def test_at_least_once_is_refused_beside_what_needs_more(key: str, value: str) -> None:
+def test_at_least_once_is_refused_beside_settings_that_need_transactions(key: str, value: str) -> None:
     """Also where nobody has validated the config."""
     asked: dict[str, str | None] = {"herdmesh.delivery.guarantee": "at_least_once"}
     assert source_settings(spec(asked)).at_least_once
@@ -364,7 +364,7 @@ def test_at_least_once_is_refused_beside_what_needs_more(key: str, value: str) -
     assert (refused.value.field, f"or write {key}=" in refused.value.fix) == ("herdmesh.delivery.guarantee", True)
 
 
-def test_a_size_has_no_effect_where_the_connector_ends_transactions() -> None:
+def test_a_size_limit_has_no_effect_where_the_connector_ends_transactions() -> None:
     size: dict[str, str | None] = {"herdmesh.transaction.max.bytes": "5"}
     assert source_settings(spec(size)).warnings == ()
     (warning,) = source_settings(spec({**size, "transaction.boundary": "connector"})).warnings
@@ -372,23 +372,23 @@ def test_a_size_has_no_effect_where_the_connector_ends_transactions() -> None:
 
 
 @given(st.text(max_size=600))
-def test_a_manifest_survives_the_offset_metadata(text: str) -> None:
+def test_a_commit_manifest_survives_the_offset_metadata(text: str) -> None:
     assert manifest.decode(manifest.encode(text)) == text
 
 
-def test_metadata_of_others_names_nothing() -> None:
+def test_offset_metadata_of_other_programs_names_no_files() -> None:
     for metadata in (None, "", "by hand", "{not json", '{"a":1}', "[1]"):
         assert manifest.decode(metadata) == ""
 
 
-def test_a_manifest_that_is_too_long_or_too_new_is_refused() -> None:
+def test_a_commit_manifest_that_is_too_long_or_too_new_is_refused() -> None:
     with pytest.raises(ManifestInvalid, match="4096"):
         manifest.encode("x" * 4_096)
     with pytest.raises(ManifestInvalid, match="newer"):
         manifest.decode('{"herdmesh":2,"publish":"x"}')
 
 
-def test_the_meter_tells_the_rate_of_the_last_seconds() -> None:
+def test_the_meter_reports_the_rate_of_the_last_seconds() -> None:
     meter = Meter(0.0)
     for second in range(1, 21):
         meter.count(100, 90, float(second))
@@ -404,7 +404,7 @@ def test_the_meter_tells_the_rate_of_the_last_seconds() -> None:
 
 
 class ScriptedLink:
-    """A worker that says what the test scripts, one list per call."""
+    """A worker whose commands the test scripts, one list per call."""
 
     def __init__(self, *said: Sequence[Command]) -> None:
         self._said = list(said)
@@ -419,7 +419,7 @@ class ScriptedLink:
         raise AssertionError("nothing is stored here")
 
 
-def test_a_run_ends_when_told_and_remembers_it() -> None:
+def test_a_run_ends_at_a_stop_command_and_keeps_that_result() -> None:
     limits = RateLimits(20.0, 0.0, 2, 0.0)
     control = RunCommands(ScriptedLink([], [Rate(5.0), Stop("drain")]), limits, 0.0)
     assert control.wish(1.0) is None
@@ -428,20 +428,20 @@ def test_a_run_ends_when_told_and_remembers_it() -> None:
     assert limits.records.allowed == 5.0
 
 
-def test_a_run_yields_after_its_share() -> None:
+def test_a_run_yields_after_its_time_slice() -> None:
     control = RunCommands(ScriptedLink([Share(5_000)]), RateLimits(0, 0, 1, 10.0), 10.0)
     assert control.wish(11.0) is None
     assert control.wish(15.0) is RunEnd.YIELDED
 
 
-def test_a_run_that_is_to_share_ends_once_it_has_read_all() -> None:
+def test_a_run_with_a_time_slice_ends_once_it_has_read_everything() -> None:
     control = RunCommands(ScriptedLink([], [Share(5_000)]), RateLimits(0, 0, 1, 10.0), 10.0)
     assert control.wish(11.0, quiet_s=1.0) is None, "nobody waits"
     assert control.wish(11.1, quiet_s=0.04) is None, "a stream of records is not quiet between two of them"
     assert control.wish(11.2, quiet_s=0.05) is RunEnd.YIELDED
 
 
-def test_a_wait_ends_for_a_share_where_the_run_yields_and_for_a_stop_always() -> None:
+def test_a_pause_ends_at_its_time_slice_if_the_run_yields_and_always_at_a_stop() -> None:
     def paused(*said: list[Command], yields: bool) -> RunEnd | None:
         return RunCommands(ScriptedLink(*said), RateLimits(0, 0, 1, 0.0), 0.0).pause(
             0.0, lambda _now_s: None, yields=yields
@@ -485,8 +485,10 @@ def test_every_exception_has_a_class_and_a_message(error: Exception, error_class
     assert type(error).__name__ in trace
 
 
-def test_what_ran_out_of_time_without_any_broker_is_unreachable() -> None:
-    """The client says beside its calls that all brokers are down; a refused login says why, and comes first."""
+def test_a_timeout_without_any_reachable_broker_is_unreachable() -> None:
+    """The client reports separately that all brokers are down; a refused login gives its reason, and takes
+    precedence.
+    """
     late = KafkaException(KafkaError(KafkaError._TIMED_OUT))
     wrapped = TaskFailed("committing did not succeed", ErrorClass.RETRIABLE)
     wrapped.__cause__ = late
@@ -502,7 +504,7 @@ def test_what_ran_out_of_time_without_any_broker_is_unreachable() -> None:
     assert failure.error_class(wrapped) is ErrorClass.BAD_CONFIG
 
 
-def test_what_crosses_processes_can_be_pickled() -> None:
+def test_values_that_cross_processes_can_be_pickled() -> None:
     errors = [TaskFailed("m", ErrorClass.FATAL), TaskFenced("f"), OffsetsLost("o"), ForeignMembers("g", ["a at b"])]
     for error in errors:
         copied = pickle.loads(pickle.dumps(error))
@@ -520,7 +522,7 @@ def test_a_mistyped_failpoint_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     failpoints.hit("before-write")
 
 
-def test_headers_that_no_message_has_are_no_column() -> None:
+def test_messages_without_headers_create_no_header_column() -> None:
     bare, headed = Message(topic="t", offset=1), Message(topic="t", offset=1, headers=[("h", b"1"), ("h", None)])
     assert not of_messages(("t", 0), [bare, bare]).headers
     assert of_messages(("t", 0), [bare, headed]).headers == [[], [("h", b"1"), ("h", None)]]

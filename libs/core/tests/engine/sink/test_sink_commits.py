@@ -1,5 +1,6 @@
-"""What a sink's run commits anew after a commit that failed, without a broker (with one: tests/faults, and
-`test_delivery`)."""
+"""Repeated commits of a sink's run after a failed commit, without a broker (with one: tests/faults, and
+`test_delivery`).
+"""
 
 from __future__ import annotations
 
@@ -46,8 +47,8 @@ class Fence:
 
 
 @pytest.mark.parametrize(("position", "again"), [(3, 3), (9, 7)], ids=["back", "on"])
-def test_a_partition_that_was_moved_is_committed_anew_with_the_others(position: int, again: int) -> None:
-    """A move forward is not passed over: what lies between was not made durable."""
+def test_a_moved_partition_is_committed_again_with_the_others_after_an_abort(position: int, again: int) -> None:
+    """A move forward is not committed: the records between were not made durable."""
     fence = Fence()
     positions = SinkPositions()
     commits = commits_of(fence, positions)
@@ -66,10 +67,8 @@ def test_a_partition_that_was_moved_is_committed_anew_with_the_others(position: 
     [({SECOND}, ["abort", {FIRST: 5}]), ({FIRST, SECOND}, ["abort"])],
     ids=["one", "all"],
 )
-def test_a_topic_that_was_deleted_since_leaves_the_others_their_commit(
-    deleted: set[PartitionId], said: list[Any]
-) -> None:
-    """Kafka refuses the whole transaction for it."""
+def test_a_deleted_topic_does_not_prevent_the_commit_of_the_others(deleted: set[PartitionId], said: list[Any]) -> None:
+    """Kafka refuses the whole transaction because of it."""
     fence = Fence()
     positions = SinkPositions()
     commits = commits_of(fence, positions, deleted)
@@ -79,7 +78,7 @@ def test_a_topic_that_was_deleted_since_leaves_the_others_their_commit(
     assert fence.said == said
 
 
-def test_a_topic_that_is_unknown_and_not_deleted_ends_the_run() -> None:
+def test_an_unknown_topic_that_is_not_deleted_ends_the_run() -> None:
     fence = Fence()
     positions = SinkPositions()
     commits = commits_of(fence, positions)

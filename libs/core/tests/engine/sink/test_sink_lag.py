@@ -1,4 +1,4 @@
-"""What a run tells of its lag, against a real broker: records that no put has returned for are behind."""
+"""Lag that a run reports, against a real broker: records whose put has not returned count as lag."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def kafka_topics(kafka_bootstrap: str) -> Kafka:
 
 
 class LookingSink(ListSink):
-    """At each put, remembers what the run had told by then."""
+    """At each put, remembers the progress reported so far."""
 
     link: ClassVar[Link]
     told: ClassVar[list[list[Lag]]] = []
@@ -31,7 +31,7 @@ class LookingSink(ListSink):
         super().put(batch)
 
 
-def test_records_before_the_first_put_returns_are_behind_and_after_the_commit_nothing_is(
+def test_records_are_lag_until_the_first_put_returns_and_there_is_none_after_the_commit(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")

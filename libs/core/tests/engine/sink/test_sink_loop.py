@@ -1,4 +1,4 @@
-"""The sink loop against a real broker: where it begins, what it commits, how it ends."""
+"""The sink loop against a real broker: its starting offsets, its commits, its end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kafka_topics(kafka_bootstrap: str) -> Kafka:
 
 
 def without_ids(scope: CommitScope | None) -> CommitScope | None:
-    """A scope to compare: the ids of topics are test_topics_made_again's."""
+    """A scope to compare: test_topics_made_again covers the ids of topics."""
     return None if scope is None else CommitScope(scope.group, scope.topics, scope.elsewhere)
 
 
@@ -78,7 +78,7 @@ def test_tasks_share_the_partitions_without_overlap(kafka_topics: Kafka, tmp_top
     assert sorted(found) == list(range(200))
 
 
-def test_markers_of_transactions_leave_no_lag(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_transaction_markers_leave_no_lag(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(5), transactional_id=tmp_topic("id"))
     outcome = run_here(make_spec(kafka_topics.bootstrap, name, LIST_SINK, {"topics": topic}))
@@ -87,7 +87,7 @@ def test_markers_of_transactions_leave_no_lag(kafka_topics: Kafka, tmp_topic: Ca
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [6]
 
 
-def test_a_lost_group_under_a_task_that_has_committed_fails_with_the_numbers(
+def test_a_lost_group_of_a_task_that_has_committed_fails_with_the_numbers(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -101,10 +101,10 @@ def test_a_lost_group_under_a_task_that_has_committed_fails_with_the_numbers(
     assert ids() == list(range(5))
 
 
-def test_another_group_and_other_topics_begin_by_the_reset_policy(
+def test_another_group_or_other_topics_begin_by_the_reset_policy(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """Though the task has committed before: as one that never did, and as Connect does."""
+    """Although the task has committed before: like a task that never did, and as in Connect."""
     (old, new), name, group = (
         (kafka_topics.create_topic(tmp_topic(), 1) for _ in "ab"),
         tmp_topic("sink"),
@@ -126,7 +126,7 @@ def test_another_group_and_other_topics_begin_by_the_reset_policy(
     assert (moved, ids()) == (CommitScope(group, (new,)), [5, 6, 7]), "another topic"
 
 
-def test_offsets_are_not_left_silently_by_a_change_of_the_number_of_tasks(
+def test_a_changed_number_of_tasks_does_not_skip_offsets_silently(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     """All of one task's partitions go to another, whose own commits were for other topics. Beside them a partition that
@@ -157,7 +157,7 @@ def test_offsets_are_not_left_silently_by_a_change_of_the_number_of_tasks(
     assert ran((mine + 1) % after, after, scope) == CommitScope(f"connect-{name}", (topic,)), "a new partition"
 
 
-def test_a_group_somebody_else_consumes_with_is_refused_by_name(
+def test_a_group_with_members_of_another_program_is_refused_by_name(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -180,7 +180,7 @@ def test_a_group_somebody_else_consumes_with_is_refused_by_name(
         member.close()
 
 
-def test_new_partitions_are_found_while_the_run_lasts(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_new_partitions_are_found_during_a_run(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     stem, name = tmp_topic(), tmp_topic("sink")
     first, second = kafka_topics.create_topic(f"{stem}-a", 1), f"{stem}-b"
     kafka_topics.produce_ids(first, range(5))
@@ -199,7 +199,7 @@ def test_new_partitions_are_found_while_the_run_lasts(kafka_topics: Kafka, tmp_t
     assert kafka_topics.committed(f"connect-{name}", (first, 0), (second, 0)) == [5, 4]
 
 
-def test_a_record_that_cannot_be_read_fails_with_its_place_and_keeps_what_came_before(
+def test_an_unreadable_record_fails_with_its_position_and_earlier_records_are_committed(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -226,7 +226,7 @@ def test_a_failing_task_is_stopped_and_nothing_is_committed(kafka_topics: Kafka,
 
 
 class AtFirstWord(Link):
-    """Calls `then` at the first progress, before the run goes on."""
+    """Calls `then` at the first progress report, before the run continues."""
 
     def __init__(self, then: Callable[[ProgressReport], None]) -> None:
         super().__init__()
@@ -238,10 +238,10 @@ class AtFirstWord(Link):
             self._then(progress)
 
 
-def test_the_first_word_comes_of_a_task_that_started_and_took_over(
+def test_the_first_progress_report_means_that_the_task_started_and_took_over(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """RUNNING follows from it. Where the run begins is read and committed after it."""
+    """The status RUNNING follows from it. The starting offsets are read and committed after it."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     spec = make_spec(kafka_topics.bootstrap, name, LIST_SINK, {"topics": topic})
     older = Fence(clients.producer(spec, {}), spec.transactional_id)
@@ -262,10 +262,10 @@ def test_the_first_word_comes_of_a_task_that_started_and_took_over(
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [0]
 
 
-def test_where_a_run_begins_is_committed_with_its_first_records(
+def test_starting_offsets_are_committed_with_the_first_records(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """But before them where it begins at the end: whoever comes after a death would begin at another one."""
+    """But before them where the run begins at the end: the next run after a death would begin at another end."""
     topic, early, late = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink"), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(3))
     link = Link()
@@ -286,8 +286,8 @@ def test_a_run_yields_its_slot(kafka_topics: Kafka, tmp_topic: Callable[..., str
     assert run_here(spec, Link(lambda _progress: [Share(0)])).reason is RunEnd.YIELDED
 
 
-def test_a_sink_whose_other_side_is_away_yields_its_slot(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """It tries for ever, and would keep the slot from all others as long."""
+def test_a_sink_whose_target_is_unreachable_yields_its_slot(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """It retries for ever, and would keep the slot from all others as long."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(10))
     config = {"topics": topic, "errors.retry.delay.max.ms": "10", "refusals": "1000000000"}
@@ -301,13 +301,13 @@ def test_a_sink_whose_other_side_is_away_yields_its_slot(kafka_topics: Kafka, tm
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [0]
 
 
-def test_a_topic_that_does_not_exist_is_waited_for(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_missing_topic_is_waited_for(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     outcome = run_here(make_spec(kafka_topics.bootstrap, tmp_topic("sink"), LIST_SINK, {"topics": tmp_topic("none")}))
     assert (outcome.reason, outcome.progress.partitions) == (RunEnd.QUIET, ())
 
 
 @pytest.mark.parametrize("path", ["no.such.module:Task", f"{PATH}:Nothing", f"{PATH}:CountingSource"])
-def test_a_task_class_that_is_none_is_named(kafka_topics: Kafka, path: str) -> None:
+def test_an_invalid_task_class_is_named(kafka_topics: Kafka, path: str) -> None:
     with pytest.raises(TaskFailed, match=path.partition(":")[2]) as failed:
         run_here(make_spec(kafka_topics.bootstrap, "c", path, {"topics": "t"}))
     assert failed.value.error_class is ErrorClass.BAD_CONFIG
@@ -320,10 +320,10 @@ def test_an_unusable_client_setting_is_named(kafka_topics: Kafka) -> None:
     assert failure.error_class(failed.value) is ErrorClass.BAD_CONFIG
 
 
-def test_a_batch_the_task_cannot_take_now_comes_again_and_a_stop_loses_none(
+def test_a_batch_the_task_refuses_for_now_is_put_again_and_a_stop_loses_none(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """RetriableError out of put, as Connect means it: neither a failure nor a record given up."""
+    """RetriableError from put, as Connect means it: neither a failure nor a skipped record."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(100))
     config = {"topics": topic, "errors.retry.delay.max.ms": "10", "refusals": "1000000000"}
@@ -337,10 +337,10 @@ def test_a_batch_the_task_cannot_take_now_comes_again_and_a_stop_loses_none(
 
 
 @pytest.mark.parametrize("away", ["put", "flush"])
-def test_a_sink_whose_other_side_is_away_stops_when_told_and_commits_no_more_than_it_made_durable(
+def test_a_sink_whose_target_is_unreachable_stops_on_command_and_commits_only_durable_records(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], away: str
 ) -> None:
-    """It is to be paused, or to go to another worker, and has not failed."""
+    """It is being paused or moved to another worker, and has not failed."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 2), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(10), partition=0)
     kafka_topics.produce_ids(topic, range(10), partition=1)
@@ -359,10 +359,10 @@ def test_a_sink_whose_other_side_is_away_stops_when_told_and_commits_no_more_tha
     assert sum(kafka_topics.committed(f"connect-{name}", (topic, 0), (topic, 1))) == sum(durable)
 
 
-def test_offsets_are_not_forgotten_while_a_batch_is_tried_for_days(
+def test_offsets_do_not_expire_while_a_batch_is_retried_for_days(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker forgets those of a group without members: here at once. The other side, which is away, is not asked."""
+    """A broker expires the offsets of a group without members: here at once. The unreachable target is not called."""
     monkeypatch.setattr(sink_commits, "RECOMMIT_INTERVAL_S", 0.05)
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     group = f"connect-{name}"
@@ -385,8 +385,8 @@ def test_offsets_are_not_forgotten_while_a_batch_is_tried_for_days(
     assert set(ListSink.calls[2:-2]) == {"put"}
 
 
-def test_a_run_without_records_commits_again_where_it_is(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """For this the worker wakes an idle sink: a broker forgets the offsets of a group without members."""
+def test_a_run_without_records_commits_its_offsets_again(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """The worker wakes an idle sink for this: a broker expires the offsets of a group without members."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 2), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(10))
     spec = make_spec(kafka_topics.bootstrap, name, LIST_SINK, {"topics": topic})
@@ -399,7 +399,7 @@ def test_a_run_without_records_commits_again_where_it_is(kafka_topics: Kafka, tm
 
 
 class Strayed:
-    """What a client says of a position that has no record."""
+    """The client's event for a position that has no record."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -417,10 +417,10 @@ class Strayed:
         return None
 
 
-def test_a_position_that_was_set_back_and_comes_to_where_it_was_is_flushed_at_the_end(
+def test_a_position_set_back_and_returned_to_its_old_value_is_flushed_at_the_end(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A topic made anew under a run, which reads as many records again as it had committed, and ends just then."""
+    """A topic recreated during a run that reads as many records again as it had committed, and ends right then."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(10))
     take = BatchConsumer.take

@@ -1,5 +1,6 @@
-"""What a sink's task may say of how it is read for (Connect's `SinkTaskContext` and `preCommit`), against a real
-broker."""
+"""Reading control and committable offsets of a sink's task (Connect's `SinkTaskContext` and `preCommit`), against a
+real broker.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from libs.core.tests.engine.sinks import ListSink
 from libs.core.tests.engine.sqlite_ledger import SqliteSink
 
 SOON = {"offset.storage.partitions": "2", "offset.flush.interval.ms": "50"}
-"""Commits at least so often."""
+"""A short commit interval."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def ids() -> list[int]:
     return [value["id"] for value in ListSink.values]
 
 
-def test_what_a_task_holds_back_is_given_to_the_run_after_a_kill(
+def test_records_a_task_held_back_from_the_commit_are_read_again_after_a_kill(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -50,7 +51,7 @@ def test_what_a_task_holds_back_is_given_to_the_run_after_a_kill(
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [10]
 
 
-def test_a_run_whose_task_holds_back_goes_on_and_what_is_wrong_of_its_word_is_passed_over(
+def test_a_run_continues_while_its_task_holds_back_offsets_and_invalid_ones_are_ignored(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -68,10 +69,8 @@ def test_a_run_whose_task_holds_back_goes_on_and_what_is_wrong_of_its_word_is_pa
     assert "ignored offsets of partitions that the task does not own: [('another', 0)]" in caplog.text
 
 
-def test_a_run_that_is_told_to_end_tells_what_its_task_holds_back_as_unread(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str]
-) -> None:
-    """Else the worker took the task for one that has read everything, and let it rest."""
+def test_a_stopped_run_reports_held_back_records_as_unread(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """Otherwise the worker would take the task as caught up, and leave it idle."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(10))
     config = {"topics": topic, "hold": "7", "all": "11"}
@@ -82,7 +81,7 @@ def test_a_run_that_is_told_to_end_tells_what_its_task_holds_back_as_unread(
 
 
 @pytest.mark.parametrize("where", ["Seeking", "SeekingInFlush"])
-def test_a_task_that_goes_back_is_given_the_records_again(
+def test_a_task_that_seeks_back_gets_the_records_again(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], where: str
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -93,10 +92,8 @@ def test_a_task_that_goes_back_is_given_the_records_again(
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [10]
 
 
-def test_no_commit_goes_beyond_where_a_task_wants_to_go_back_to(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str]
-) -> None:
-    """It is told to end at once after it asked: what it wants again is for the next run."""
+def test_no_commit_passes_the_offset_a_task_seeks_back_to(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """The run is stopped right after the seek: the next run reads the records again."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(10))
     config = {"topics": topic, "back": "4", "begin": "0"}
@@ -106,10 +103,10 @@ def test_no_commit_goes_beyond_where_a_task_wants_to_go_back_to(
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [4]
 
 
-def test_a_task_that_goes_back_when_the_run_is_told_to_end_is_heard(
+def test_a_seek_back_that_arrives_with_the_stop_command_is_applied(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """By a thread of its own, when all it read is committed."""
+    """By a thread of its own, when everything read is committed."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(10))
 
@@ -125,18 +122,18 @@ def test_a_task_that_goes_back_when_the_run_is_told_to_end_is_heard(
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [4]
 
 
-def test_a_pre_commit_that_returns_nothing_is_told_so(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """And where the task began is not forgotten until it is mended."""
+def test_a_pre_commit_that_returns_nothing_is_reported(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """The task's starting offsets are kept until its author fixes it."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     with pytest.raises(ConnectError, match=r"ForgetfulSink\.pre_commit returned nothing: return the offsets"):
         run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:ForgetfulSink", {"topics": topic}))
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [0]
 
 
-def test_a_pre_commit_that_raises_ends_the_run_and_the_next_one_is_given_the_records_again(
+def test_a_pre_commit_that_raises_ends_the_run_and_the_next_run_gets_the_records_again(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """Where Connect's consumer seeks back and the task goes on."""
+    """Where Connect's consumer seeks back and the task continues."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     config, sink = {"topics": topic}, f"connect-{name}"
     kafka_topics.produce_ids(topic, range(3))
@@ -149,8 +146,8 @@ def test_a_pre_commit_that_raises_ends_the_run_and_the_next_one_is_given_the_rec
     assert (ids(), kafka_topics.committed(sink, (topic, 0))) == ([3, 4, 5], [6])
 
 
-def test_a_task_that_knows_where_it_was_begins_there(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """Forward, which nobody but the task can allow, and with its first records committed."""
+def test_a_task_that_seeks_at_its_start_begins_there(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """Forward, which only the task can allow, and committed with its first records."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(9))
     config = {"topics": topic, "back": "0", "begin": "6"}
@@ -159,7 +156,7 @@ def test_a_task_that_knows_where_it_was_begins_there(kafka_topics: Kafka, tmp_to
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [9]
 
 
-def test_a_paused_partition_gives_nothing_until_it_is_resumed(
+def test_a_paused_partition_gives_no_records_until_it_is_resumed(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 2), tmp_topic("sink")
@@ -180,7 +177,7 @@ def test_a_paused_partition_gives_nothing_until_it_is_resumed(
     assert kafka_topics.committed(f"connect-{name}", (topic, 0), (topic, 1)) == [5, 5]
 
 
-def test_a_commit_that_a_task_asks_for_does_not_wait_for_the_flush_interval(
+def test_a_commit_requested_by_a_task_does_not_wait_for_the_flush_interval(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -201,7 +198,7 @@ def test_a_commit_that_a_task_asks_for_does_not_wait_for_the_flush_interval(
     assert seen[-1] == 10, "while the run lasted"
 
 
-def test_a_refused_batch_waits_as_long_as_the_task_says(
+def test_a_refused_batch_is_retried_after_the_time_the_task_sets(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -227,10 +224,12 @@ def test_partitions_are_closed_after_the_last_commit_and_after_an_error(
 
 
 @pytest.mark.parametrize("swallow", ["false", "true"])
-def test_what_a_task_reports_when_it_is_flushed_is_not_committed_by_a_second_flush(
+def test_errant_records_reported_in_flush_are_not_committed_by_a_second_flush(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], swallow: str
 ) -> None:
-    """Errors are not tolerated: the run ends, and what the task let go of is given to the next one."""
+    """Errors are not tolerated: the run ends, and the records that the task dropped from its buffer go to the next
+    run.
+    """
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, [0, -1, 2])
     config = {"topics": topic, "errors.log.enable": "true", "swallow": swallow}
@@ -265,7 +264,7 @@ class StagedWithPreCommit(Staged):
 
 
 @pytest.mark.parametrize("task", [Staged, SqliteSink])
-def test_who_decides_itself_what_is_committed_may_pause_but_not_seek(task: type[Staged | SqliteSink]) -> None:
+def test_staging_and_ledger_sinks_may_pause_but_not_seek(task: type[Staged | SqliteSink]) -> None:
     reading = SinkTaskRequests(task())
     reading.assign([("t", 0)])
     reading.pause([("t", 0)])
@@ -276,7 +275,7 @@ def test_who_decides_itself_what_is_committed_may_pause_but_not_seek(task: type[
     assert refused.value.error_class is ErrorClass.FATAL
 
 
-def test_what_is_asked_is_taken_once_and_of_owned_partitions_only() -> None:
+def test_reading_requests_are_taken_once_and_only_for_owned_partitions() -> None:
     reading = SinkTaskRequests(ReadingSink())
     a, b = ("t", 0), ("t", 1)
 

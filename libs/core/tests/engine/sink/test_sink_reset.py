@@ -1,4 +1,4 @@
-"""Where a sink begins by `auto.offset.reset` when Kafka holds no offset of it, against a broker."""
+"""Starting offsets of a sink by `auto.offset.reset` when Kafka holds no offset of it, against a broker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def seen() -> list[int]:
 
 
 @pytest.mark.parametrize("prefix", ["consumer.override.", "consumer."])
-def test_by_duration_begins_at_the_first_record_that_is_new_enough_and_keeps_that_place(
+def test_reset_by_duration_begins_at_the_first_record_that_is_new_enough_and_keeps_that_offset(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], prefix: str
 ) -> None:
     topic, name, now_ms = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink"), int(time.time() * 1000)
@@ -52,7 +52,7 @@ def test_by_duration_begins_at_the_first_record_that_is_new_enough_and_keeps_tha
     assert kafka_topics.committed(f"connect-{older}", (topic, 0)) == [4], "every record is older: the end"
 
 
-def test_none_fails_with_the_partitions_until_they_have_offsets(
+def test_reset_none_fails_with_the_partitions_until_they_have_offsets(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")

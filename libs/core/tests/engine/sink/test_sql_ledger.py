@@ -1,4 +1,4 @@
-"""The ledger in SQL, on SQLite: one owner, many, and what a row that is not as expected means."""
+"""The ledger in SQL, on SQLite: one owner, many, and the meaning of an unexpected row."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def begun(database: sqlite3.Connection, owner: str, offset: int = 0) -> SqlLedge
     return found
 
 
-def test_a_row_moves_with_its_batches_over_whatever_lies_between(database: sqlite3.Connection) -> None:
+def test_a_row_moves_with_its_batches_over_any_gap(database: sqlite3.Connection) -> None:
     first = begun(database, "a", 3)
     assert first.move(batch(3, 5))
     assert first.move(batch(9, 9)), "6 to 8 were left out"
@@ -56,7 +56,7 @@ def test_a_row_moves_with_its_batches_over_whatever_lies_between(database: sqlit
     assert ledger(database, "b").claim([ORDERS]) == {ORDERS: 12}
 
 
-def test_an_owner_that_was_followed_changes_nothing(database: sqlite3.Connection) -> None:
+def test_a_superseded_owner_changes_nothing(database: sqlite3.Connection) -> None:
     stale = begun(database, "a")
     assert ledger(database, "b").claim([ORDERS]) == {ORDERS: 0}
     for move in (lambda: stale.move(batch(0, 4)), lambda: stale.advance({ORDERS: 9}), lambda: stale.begin({ORDERS: 7})):
@@ -65,8 +65,8 @@ def test_an_owner_that_was_followed_changes_nothing(database: sqlite3.Connection
     assert ledger(database, "c").claim([ORDERS]) == {ORDERS: 0}
 
 
-def test_the_same_offset_again_is_no_proof_of_ownership(database: sqlite3.Connection) -> None:
-    """1. a stands still at 5. 2. Offsets are set back, b writes 2 to 5. 3. a wakes: the row is at 5, as it left it."""
+def test_an_equal_offset_is_no_proof_of_ownership(database: sqlite3.Connection) -> None:
+    """1. a is frozen at 5. 2. Offsets are set back, b writes 2 to 5. 3. a wakes: the row is at 5, as it left it."""
     stale = begun(database, "a", 5)
     ledger(database, NOBODY).alter({ORDERS: 2})
     with pytest.raises(LedgerTaken, match="a change of offsets"):
@@ -89,7 +89,7 @@ def test_an_owner_that_has_not_begun_cannot_begin_after_the_next(database: sqlit
     assert ledger(database, "c").claim([ORDERS]) == {ORDERS: 4}
 
 
-def test_a_commit_that_nobody_heard_of_is_not_repeated(database: sqlite3.Connection) -> None:
+def test_a_commit_without_a_confirmation_is_not_repeated(database: sqlite3.Connection) -> None:
     owner = begun(database, "a")
     assert owner.move(batch(0, 4))
     assert not owner.move(batch(0, 4)), "the first did commit"
@@ -123,12 +123,12 @@ def test_offsets_are_altered_and_reset(database: sqlite3.Connection) -> None:
     partitions = [ORDERS, OTHERS, ("more", 0), ("new", 3)]
     assert ledger(database, "b").claim(partitions) == {ORDERS: 1, ("more", 0): 7, ("new", 3): 9}
     assert ledger(database, "c").owners(partitions) == {"b"}
-    outside.alter({ORDERS: None})  # a reset names what the group has, which may be less
+    outside.alter({ORDERS: None})  # a reset names the offsets of the group, which may be fewer
     assert ledger(database, "d").claim(partitions) == {}
     assert ledger(database, "e", "another").claim([ORDERS]) == {ORDERS: 1}
 
 
-def test_partitions_that_are_gone_are_forgotten_by_their_owner(database: sqlite3.Connection) -> None:
+def test_deleted_partitions_are_removed_only_by_their_owner(database: sqlite3.Connection) -> None:
     stale = begun(database, "a", 3)
     owner = ledger(database, "b")
     owner.claim([ORDERS])
@@ -138,7 +138,7 @@ def test_partitions_that_are_gone_are_forgotten_by_their_owner(database: sqlite3
     assert ledger(database, "c").claim([ORDERS]) == {}
 
 
-def test_the_ledger_wins_over_the_group() -> None:
+def test_the_ledger_overrides_the_group_offsets() -> None:
     group = {ORDERS: (5, "told"), OTHERS: (6, ""), ("new", 0): (None, "")}
     assert over_group(group, {ORDERS: 2, ("new", 0): 4}) == {ORDERS: (2, "told"), OTHERS: (6, ""), ("new", 0): (4, "")}
 
@@ -157,7 +157,7 @@ def test_whatever_owners_do_each_record_is_written_once(
 
 
 class _AnyOwner(SqlLedger):
-    """Moves the row whoever owns it."""
+    """A broken ledger: moves the row whoever owns it."""
 
     def _run(self, statement: str, *parameters: Any) -> Any:
         if statement.startswith("UPDATE {table} SET next_offset = {} WHERE {row} AND owner"):
@@ -166,7 +166,7 @@ class _AnyOwner(SqlLedger):
 
 
 class _Forgetful(SqlLedger):
-    """Takes a row that stands where its own last transaction moved it for one to be written."""
+    """A broken ledger: reads a row at the offset of its own last transaction as not yet written."""
 
     def move(self, batch: SinkBatch) -> bool:
         super().move(batch)
@@ -181,9 +181,7 @@ UNHEARD: list[Step] = [(0, "take", 0), (0, "open", 2), (0, "lose", 0), (0, "open
 
 
 @pytest.mark.parametrize(("make", "steps"), [(_AnyOwner, STALE), (_Forgetful, UNHEARD)])
-def test_the_story_catches_a_ledger_that_is_none(
-    target: SqliteTarget, make: type[SqlLedger], steps: Sequence[Step]
-) -> None:
+def test_the_story_catches_a_broken_ledger(target: SqliteTarget, make: type[SqlLedger], steps: Sequence[Step]) -> None:
     records = [(1, False)] * 8
     Story.of(target, records).tell(steps)
     with pytest.raises(AssertionError):

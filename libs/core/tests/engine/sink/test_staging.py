@@ -29,7 +29,7 @@ def hidden(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.name.startswith("."))
 
 
-def test_a_staged_file_is_hidden_and_its_name_tells_where_it_comes_from(tmp_path: Path) -> None:
+def test_a_staged_file_is_hidden_and_its_name_holds_its_origin(tmp_path: Path) -> None:
     folder = StagingFolder(tmp_path, GROUP, "run-1")
     stage(folder, P0, 0, 99)
     assert visible(tmp_path) == []
@@ -37,7 +37,7 @@ def test_a_staged_file_is_hidden_and_its_name_tells_where_it_comes_from(tmp_path
     assert hidden(tmp_path)[0].endswith("-flights+0+0000000000+0000000099.parquet")
 
 
-def test_publishing_twice_is_publishing_once(tmp_path: Path) -> None:
+def test_publishing_twice_equals_publishing_once(tmp_path: Path) -> None:
     manifest = stage(StagingFolder(tmp_path, GROUP, "run-1"), P0, 0, 99)
     assert staging.publish(manifest) == []
     assert staging.publish(manifest) == []
@@ -45,7 +45,7 @@ def test_publishing_twice_is_publishing_once(tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
-def test_an_owner_that_died_between_link_and_unlink_left_nothing_to_repair(tmp_path: Path) -> None:
+def test_a_death_between_link_and_unlink_leaves_nothing_to_repair(tmp_path: Path) -> None:
     manifest = stage(StagingFolder(tmp_path, GROUP, "run-1"), P0, 0, 99)
     (name,) = manifest.names
     (tmp_path / name).hardlink_to(tmp_path / (manifest.prefix + name))
@@ -94,7 +94,7 @@ def test_recovery_after_publishing_changes_nothing(tmp_path: Path) -> None:
     assert visible(tmp_path) == ["flights+0+0000000000+0000000099.parquet"]
 
 
-def test_a_stale_owner_that_wakes_after_its_successor_finds_its_work_done(tmp_path: Path) -> None:
+def test_a_stale_owner_finds_its_files_published_by_its_successor(tmp_path: Path) -> None:
     stale = StagingFolder(tmp_path, GROUP, "run-1")
     committed = stage(stale, P0, 0, 99)
     StagingFolder(tmp_path, GROUP, "run-2").recover({P0: committed})
@@ -121,7 +121,7 @@ def test_a_connector_that_moved_to_another_folder_still_publishes_in_the_old_one
     assert visible(new) == []
 
 
-def test_long_topic_names_fit_a_file_name_and_stay_apart(tmp_path: Path) -> None:
+def test_long_topic_names_fit_a_file_name_and_stay_distinct(tmp_path: Path) -> None:
     folder = StagingFolder(tmp_path, GROUP, "run-1")
     topics = ["t" * 248 + end for end in "ab"]
     manifests = [stage(folder, (topic, 0), 0, 2**62) for topic in topics]
@@ -130,7 +130,7 @@ def test_long_topic_names_fit_a_file_name_and_stay_apart(tmp_path: Path) -> None
     assert hidden(tmp_path) == [manifests[1].prefix + manifests[1].names[0]]
 
 
-def test_a_manifest_is_read_back_or_refused() -> None:
+def test_a_commit_manifest_is_read_back_or_refused() -> None:
     manifest = Manifest("/data", ".staged-x-", ("a.parquet", "b.parquet"))
     assert Manifest.decode(manifest.encode()) == manifest
     for text in ("", "{}", "[]", "null", '{"d":1}'):

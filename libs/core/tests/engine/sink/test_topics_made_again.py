@@ -1,4 +1,4 @@
-"""A sink whose topic is deleted and made again: told by the ids of topics, it begins anew, and nothing else does."""
+"""A sink whose topic is deleted and recreated: topic ids tell, and only then does it read from the start."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def seen() -> list[int]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("count", [2, 9], ids=["fewer", "more"])
-def test_a_topic_made_again_under_a_run_is_read_from_its_start(
+def test_a_topic_recreated_during_a_run_is_read_from_its_start(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], count: int
 ) -> None:
-    """Also where it has more records by then than had been read: their offsets were those of others before."""
+    """Also where it has more records by then than were read: these offsets belonged to the deleted topic before."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(5), partition=0)
     steps: list[str] = []
@@ -71,7 +71,7 @@ def test_a_topic_made_again_under_a_run_is_read_from_its_start(
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("count", [2, 9], ids=["fewer", "more"])
-def test_a_topic_made_again_between_two_runs_is_read_from_its_start(
+def test_a_topic_recreated_between_two_runs_is_read_from_its_start(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], count: int
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
@@ -84,7 +84,7 @@ def test_a_topic_made_again_between_two_runs_is_read_from_its_start(
 
 
 @pytest.mark.kafka
-def test_offsets_that_are_lost_of_the_same_topic_are_a_loss(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_lost_offsets_of_the_same_topic_are_a_loss(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(5), partition=0)
     spec = spec_of(kafka_topics, name, topic)
@@ -94,8 +94,8 @@ def test_offsets_that_are_lost_of_the_same_topic_are_a_loss(kafka_topics: Kafka,
         run_here(replace(spec, commit_scope=scope))
 
 
-def test_an_offset_counts_for_the_topic_that_it_was_committed_of() -> None:
-    """By the id in its metadata, else by that of the task's last commit where the ledger says it."""
+def test_an_offset_counts_only_for_the_topic_id_it_was_committed_for() -> None:
+    """By the id in its metadata, else by that of the task's last commit where the ledger holds the offset."""
     old, new = manifest.encode("", "old"), manifest.encode("files", "new")
     offsets: dict[Any, Any] = {("a", 0): (5, old), ("a", 1): (5, new), ("a", 2): (5, ""), ("a", 3): (5, "")}
     found = of_topics_as_they_are(offsets, ids={"a": "new"}, ids_before={"a": "old"}, own_rows={("a", 3)})
@@ -106,7 +106,7 @@ def test_an_offset_counts_for_the_topic_that_it_was_committed_of() -> None:
     assert [offset for offset, _ in unknown.values()] == [5, 5, 5, 5]
 
 
-def test_a_scope_keeps_the_ids_of_its_topics() -> None:
+def test_a_commit_scope_keeps_the_ids_of_its_topics() -> None:
     scope = CommitScope.of("g", ["b", "a"], {"a": "1"}).beside(["c"])
     assert (scope.topics, scope.topic_ids, scope.elsewhere) == (("a", "b"), ("1", ""), ("c",))
     assert scope.without(["b", "c"]) == CommitScope("g", ("a",), (), ("1",))

@@ -1,5 +1,6 @@
-"""Where a task's own transactions end: how a batch is cut, by any asks there are
-(docs/reference/connect/offsets-topic.md, section 7)."""
+"""Ends of transactions that a task defines: how a batch is cut, for any requests
+(docs/reference/connect/offsets-topic.md, section 7).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _ends = st.sampled_from(list(End))
 
 
 @given(st.integers(0, 30), st.dictionaries(st.integers(0, 29), _ends, max_size=6), st.none() | _ends)
-def test_no_record_is_lost_and_each_transaction_ends_where_it_was_asked_to(
+def test_no_record_is_lost_and_each_transaction_ends_where_requested(
     count: int, asks: dict[int, End], whole: End | None
 ) -> None:
     asks = {at: end for at, end in asks.items() if at < count}
@@ -70,7 +71,7 @@ def test_every_column_is_cut() -> None:
     assert (rest.keys, rest.timestamps_ms, rest.headers) == (["b", "c"], [None, 3], headers[1:])
 
 
-def test_a_batch_that_is_not_cut_is_the_very_same() -> None:
+def test_an_uncut_batch_is_the_same_object() -> None:
     boundaries, batch = Boundaries(), batch_of(3)
     ask(boundaries, End.ABORT, 2)
     ((piece, end),) = boundaries.pieces(batch)
@@ -94,7 +95,7 @@ def test_a_batch_that_is_not_cut_is_the_very_same() -> None:
         ([(End.COMMIT, 0)], None, "after record 0 and handed no batch over"),
     ],
 )
-def test_what_contradicts_itself_ends_the_run_for_good(
+def test_contradicting_requests_end_the_run_as_fatal(
     asks: list[tuple[End, int | None]], count: int | None, says: str
 ) -> None:
     boundaries = Boundaries()

@@ -1,5 +1,6 @@
-"""`transaction.boundary=connector` against a real broker: nothing is visible, and no offset moves, but as the task says
-(KIP-618; docs/reference/connect/offsets-topic.md, section 7; docs/reference/connect/data-model.md, section 3)."""
+"""`transaction.boundary=connector` against a real broker: records become visible, and offsets move, only as the task
+requests (KIP-618; docs/reference/connect/offsets-topic.md, section 7; docs/reference/connect/data-model.md, section 3).
+"""
 
 from __future__ import annotations
 
@@ -33,11 +34,12 @@ SIZE = 10
 
 
 class AskingSource(SourceTask):
-    """Counts from the committed number to `until`, and asks for what the config's `asks` says after records:
-    `{"3": "commit"}`, and `commit-all` of a record that is the last of its batch. Every tenth has no value."""
+    """Counts from the committed number to `until`, and makes the requests in the config's `asks` after records:
+    `{"3": "commit"}`, and `commit-all` for the last record of a batch. Every tenth has no value.
+    """
 
     commits: ClassVar[list[int]] = []
-    """The number it would go on with, at each `commit`."""
+    """The number to continue with, at each `commit`."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         AskingSource.commits = []
@@ -115,12 +117,12 @@ def asking(
 
 
 def until_polled(count: int) -> Link:
-    """A worker that stops the run once it has polled so many records."""
+    """A worker that stops the run once it has polled `count` records."""
     return Link(lambda progress: [Stop()] if progress.records_in >= count else [])
 
 
 def numbers(kafka: Kafka, topic: str) -> list[int | None]:
-    """What a reader of committed records sees, None for a record without a value."""
+    """Numbers that a reader of committed records sees, None for a record without a value."""
     return [None if value is None else json.loads(value)["n"] for _, value in kafka.records(topic, 1)]
 
 
@@ -129,11 +131,11 @@ def counted(*parts: range) -> list[int | None]:
 
 
 def moved(kafka: Kafka, name: str) -> list[int]:
-    """The offsets that were committed, in order."""
+    """The committed offsets, in order."""
     return [json.loads(value or b"")["next"] for _, value in kafka.records(f"{name}-offsets", 2)]
 
 
-def test_only_what_the_task_commits_is_visible_and_only_that_is_not_polled_again(
+def test_only_records_the_task_commits_are_visible_and_the_others_are_polled_again(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     """Within a batch, over several, at the end of one; and a stop, like a kill, leaves the rest to the next run."""
@@ -150,7 +152,7 @@ def test_only_what_the_task_commits_is_visible_and_only_that_is_not_polled_again
     assert numbers(kafka_topics, topic) == counted(range(60))
 
 
-def test_what_the_task_aborts_is_never_visible_and_not_polled_again(
+def test_records_the_task_aborts_are_never_visible_and_not_polled_again(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -164,9 +166,7 @@ def test_what_the_task_aborts_is_never_visible_and_not_polled_again(
     assert run_here(asking(kafka_topics, name, topic, 40, {})).progress.records_in == 0
 
 
-def test_a_record_that_a_transformation_drops_ends_a_transaction_all_the_same(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str]
-) -> None:
+def test_a_filtered_record_still_ends_a_transaction(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
     drops = {
         "transforms": "drop",
@@ -189,10 +189,10 @@ def test_a_contradiction_ends_the_run_and_commits_nothing(kafka_topics: Kafka, t
     assert moved(kafka_topics, name) == []
 
 
-def test_a_run_with_an_open_transaction_neither_rests_nor_gives_its_slot_up(
+def test_a_run_with_an_open_transaction_neither_goes_idle_nor_yields_its_slot(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """It would have to send all of it again, without end; Kafka's limit of time ends it."""
+    """It would have to send all of it again, without end; Kafka's transaction timeout ends it."""
     topic, name = tmp_topic(), tmp_topic("source")
 
     def say(progress: ProgressReport) -> list[Command]:
@@ -208,10 +208,10 @@ def test_a_run_with_an_open_transaction_neither_rests_nor_gives_its_slot_up(
 
 
 @pytest.mark.parametrize(("age_s", "says"), [(59, False), (60, True)])
-def test_a_transaction_that_kafka_may_have_ended_says_so(
+def test_a_transaction_that_kafka_may_have_timed_out_is_reported_so(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch, age_s: int, says: bool
 ) -> None:
-    """Kafka tells of both in the same words."""
+    """Kafka reports both cases with the same error."""
     topic, name, now_s = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("source"), [1_000.0]
     monkeypatch.setattr(source_transaction, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     spec = make_spec(kafka_topics.bootstrap, name, "x:Y", {}, kind=TaskKind.SOURCE)
@@ -231,7 +231,7 @@ def test_a_transaction_that_kafka_may_have_ended_says_so(
     next_owner.close()
 
 
-def test_a_record_that_ends_the_run_takes_its_transaction_with_it_and_leaves_its_letter(
+def test_a_record_failure_aborts_its_transaction_and_still_writes_its_dead_letter(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -247,7 +247,7 @@ def test_a_record_that_ends_the_run_takes_its_transaction_with_it_and_leaves_its
     assert len(kafka_topics.records(f"{name}-dlq", 1)) == 1
 
 
-def test_what_kafka_refuses_is_given_up_with_its_transaction(
+def test_a_record_kafka_refuses_is_discarded_with_its_aborted_transaction(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -259,7 +259,7 @@ def test_what_kafka_refuses_is_given_up_with_its_transaction(
     assert (moved(kafka_topics, name), numbers(kafka_topics, topic)) == ([10], [])
 
 
-def test_in_standalone_mode_the_offsets_are_stored_when_the_task_has_committed(
+def test_in_standalone_mode_offsets_are_stored_when_the_task_commits(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")

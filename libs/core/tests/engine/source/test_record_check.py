@@ -1,4 +1,4 @@
-"""Fields of a wrong type in what a source's task gives: each is refused by its name, with the record's place."""
+"""Fields of a wrong type in a source task's batch: each is refused by its name, with the record's index."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def batch_of(**fields: Any) -> SourceBatch:
 
 
 @pytest.mark.parametrize(("field", "value", "said"), _WRONG, ids=range(len(_WRONG)))
-def test_a_field_of_a_wrong_type_is_named_with_its_place(field: str, value: Any, said: str) -> None:
+def test_a_field_of_a_wrong_type_is_named_with_its_record(field: str, value: Any, said: str) -> None:
     with pytest.raises(DataError) as refused:
         check_given(batch_of(**{field: value}))
     assert f"SourceBatch.{said}: it must be" in str(refused.value)
@@ -60,7 +60,7 @@ def test_a_field_of_a_wrong_type_is_named_with_its_place(field: str, value: Any,
         assert "source offset {'line': 7} (dict)" in str(refused.value)
 
 
-def test_right_fields_pass() -> None:
+def test_valid_fields_pass() -> None:
     check_given(batch_of(key_schema=OPTIONAL_STRING, keys=["k"], timestamps_ms=[None], headers=[[Header("a", None)]]))
     check_given(SourceBatch("", (), None, {"a": None, "b": 1.5, "c": True}))
 
@@ -75,7 +75,7 @@ def test_a_value_whose_repr_raises_or_is_long_is_shown() -> None:
 
 
 class GivingSource(SourceTask):
-    """Gives one batch, once."""
+    """Returns one batch, once."""
 
     batch: ClassVar[SourceBatch]
     given = False
@@ -92,7 +92,7 @@ class GivingSource(SourceTask):
 
 
 @pytest.mark.kafka
-def test_a_run_ends_with_the_name_of_the_field(
+def test_a_run_ends_with_the_name_of_the_invalid_field(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = Kafka(kafka_bootstrap)

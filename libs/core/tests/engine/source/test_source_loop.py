@@ -1,4 +1,6 @@
-"""The source loop against a real broker: records and offsets together, Connect's bytes, one owner at a time."""
+"""The source loop against a real broker: records and offsets in one transaction, Connect's bytes, one owner at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def numbers(kafka: Kafka, topic: str) -> list[int]:
     return sorted(json.loads(value or b"")["n"] for _, value in kafka.records(topic, PARTITIONS))
 
 
-def test_a_source_sends_each_record_once_and_goes_on_where_it_was(
+def test_a_source_sends_each_record_once_and_continues_at_its_offset(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -82,10 +84,10 @@ def test_offsets_are_written_as_connect_writes_them(kafka_topics: Kafka, tmp_top
         assert message.partition() == partition_of(message.key() or b"", PARTITIONS)
 
 
-def test_offsets_go_to_the_workers_file_once_the_records_are_committed(
+def test_offsets_are_stored_in_the_workers_file_once_the_records_are_committed(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """Standalone mode: what is not stored is sent again, and nothing of it goes to the offsets topic."""
+    """Standalone mode: records whose offset is not stored are sent again, and no offset goes to the offsets topic."""
     topic, name = tmp_topic(), tmp_topic("source")
     key = json.dumps([name, {"counter": "a"}], separators=(",", ":")).encode()
     refusing = Refusing()
@@ -113,10 +115,10 @@ class Refusing(Link):
         raise TaskFailed("disk full", ErrorClass.RETRIABLE)
 
 
-def test_a_task_that_would_begin_anew_keeps_its_slot_until_it_is_done(
+def test_a_snapshot_task_without_an_offset_keeps_its_slot_until_it_is_done(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """Then it ends for those that wait, and comes back when it said."""
+    """Then its run ends for waiting tasks, and its next run starts at the time it named."""
     topic, name = tmp_topic(), tmp_topic("source")
 
     def share(_: ProgressReport) -> list[Command]:
@@ -139,9 +141,7 @@ def test_a_stopped_source_commits_what_it_sent(kafka_topics: Kafka, tmp_topic: C
     assert numbers(kafka_topics, topic) == list(range(10))
 
 
-def test_a_record_the_topic_does_not_take_fails_the_task_for_good(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str]
-) -> None:
+def test_a_record_the_topic_refuses_fails_the_task_as_fatal(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
     kafka_topics.create_topic(topic, 1, **{"max.message.bytes": "50"})
     with pytest.raises(TaskFailed, match=f"refused a record for topic {topic}") as failed:
@@ -159,7 +159,7 @@ def test_a_record_the_topic_does_not_take_fails_the_task_for_good(
 def test_killed_and_stale_owners_leave_each_record_visible_once(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """For each point: freeze an owner there, let a second one do the work, then kill or wake the first."""
+    """For each failpoint: freeze an owner there, let a second one do the work, then kill or wake the first."""
     points = ["before-write", "after-write", "after-offset-commit"]
     cases = [(point, harm, tmp_topic(), tmp_topic("source")) for point in points for harm in ("kill", "wake")]
     with processes(tmp_path) as start:
@@ -172,7 +172,8 @@ def test_killed_and_stale_owners_leave_each_record_visible_once(
         for process, (point, harm, _, _) in zip(frozen, cases, strict=True):
             if harm == "wake":
                 ended = process.resume()
-                # Whoever had sent everything before it froze ends in peace; all others are told at their next write.
+                # An owner that had sent everything before it froze ends normally; all others learn it at their next
+                # write.
                 assert ended.get("error_class", point) in ("FENCED", "after-offset-commit"), ended
         for _, _, topic, _ in cases:
             assert numbers(kafka_topics, topic) == list(range(50))
@@ -181,7 +182,7 @@ def test_killed_and_stale_owners_leave_each_record_visible_once(
 def test_a_connector_may_keep_its_offsets_in_a_topic_of_its_own(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    """What was committed before there was one counts until the own topic says something; the worker's has a copy."""
+    """Offsets committed before the topic existed count until it holds newer ones; the worker's topic gets a copy."""
     topic, name, own = tmp_topic(), tmp_topic("source"), tmp_topic("own-offsets")
     run_here(counting(kafka_topics, name, topic, 25))
     with_own = counting(kafka_topics, name, topic, 40)
@@ -199,7 +200,7 @@ def test_a_connector_may_keep_its_offsets_in_a_topic_of_its_own(
     assert run_here(counting(kafka_topics, name, topic, 45)).progress.records_in == 5, "and leaves no gap when it goes"
 
 
-def test_offsets_are_not_kept_in_a_topic_that_forgets(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_an_offsets_topic_that_is_not_compacted_is_refused(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     name, own = tmp_topic("source"), kafka_topics.create_topic(tmp_topic())
     spec = counting(kafka_topics, name, tmp_topic(), 5)
     with pytest.raises(ConfigError, match=r"cleanup\.policy=delete") as refused:
@@ -212,8 +213,10 @@ def _forget(kafka: Kafka, topic: str, before: int) -> None:
     assert kafka.admin.delete_records([gone])[gone].result(WAIT_S).low_watermark == before
 
 
-def test_offsets_are_read_from_where_the_topic_begins(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """Which is no longer at 0, as in one with a limit of time; and in other partitions there is nothing at all."""
+def test_offsets_are_read_from_the_first_offset_of_the_topic(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """It is no longer 0, as in a topic with a retention time; and other partitions are empty."""
     topic, name = tmp_topic(), tmp_topic("source")
     offsets = kafka_topics.create_topic(f"{name}-offsets", 1)
     kafka_topics.produce(offsets, [b"others'"] * 5)
@@ -223,7 +226,7 @@ def test_offsets_are_read_from_where_the_topic_begins(kafka_topics: Kafka, tmp_t
     assert run_here(counting(kafka_topics, name, topic, 40)).progress.records_in == 15
 
 
-def test_offsets_that_go_while_they_are_read_are_read_again(
+def test_offsets_deleted_during_the_read_fail_the_run_as_retriable(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
@@ -243,7 +246,7 @@ def test_offsets_that_go_while_they_are_read_are_read_again(
 
 
 class Scripted(SourceTask):
-    """Hands over what it is given, and nothing when that is over."""
+    """Returns the given batches, and then nothing."""
 
     script: ClassVar[list[SourceBatch | RetriableError]] = []
 
@@ -267,10 +270,12 @@ def scripted(
 
 
 @pytest.mark.parametrize("second", [[], [b"x"]], ids=["an offset", "a record"])
-def test_what_comes_after_a_refused_record_does_not_hide_the_refusal(
+def test_errors_after_a_refused_record_do_not_hide_the_refusal(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch, second: list[bytes]
 ) -> None:
-    """The client takes nothing into the broken transaction, and says of that only that its state is wrong."""
+    """The client accepts nothing into the broken transaction, and reports for later records only that its state is
+    wrong.
+    """
     topic, other, name = tmp_topic(), kafka_topics.create_topic(tmp_topic()), tmp_topic("source")
     kafka_topics.create_topic(topic, 1, **{"max.message.bytes": "50"})
     first = SourceBatch(topic, [b"x" * 100], {"p": 0}, {"next": 1})
@@ -303,7 +308,7 @@ def test_what_comes_after_a_refused_record_does_not_hide_the_refusal(
 def test_a_source_moves_its_offset_without_a_record(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each partition's before the run may rest, in one transaction; an offset that does not move is not written."""
+    """Each partition's offset before the run may go idle, in one transaction; an unchanged offset is not written."""
     name = tmp_topic("source")
     moves = [SourceBatch("none", [], {"p": number}, {"next": 5}) for number in (0, 1, 0)]
     outcome = run_here(scripted(kafka_topics, name, monkeypatch, *moves))
@@ -315,10 +320,12 @@ def test_a_source_moves_its_offset_without_a_record(
     assert sorted(kafka_topics.records(f"{name}-offsets", 2)) == stored
 
 
-def test_a_source_forgets_an_offset_and_one_without_a_partition_is_kept(
+def test_a_source_deletes_an_offset_with_null_and_an_offset_without_a_partition_is_kept(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last offset of each partition is written, null as a tombstone; what is forgotten already is not again."""
+    """The last offset of each partition is written, null as a tombstone; an offset already deleted is not deleted
+    again.
+    """
     name = tmp_topic("source")
     first = SourceBatch("none", [], {"p": 0}, {"next": 5})
     moves = [SourceBatch("none", [], None, {"next": 1}), SourceBatch("none", [], {"p": 0}, None)]
@@ -332,13 +339,13 @@ def test_a_source_forgets_an_offset_and_one_without_a_partition_is_kept(
     assert [progress.commit_time_ms for progress in again] == [None, None], "they are as they were"
 
 
-def test_offsets_that_went_with_their_topic_are_told_of(
+def test_offsets_lost_with_their_topic_are_logged(
     kafka_topics: Kafka,
     tmp_topic: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """As with Connect the source begins anew; not for a first start, nor for another topic."""
+    """As with Connect the source begins from the start; no log for a first start, nor for another topic."""
     name = tmp_topic("source")
     spec = scripted(kafka_topics, name, monkeypatch)
     run_here(replace(spec, commit_scope=CommitScope.of("", ["another"])))
@@ -349,7 +356,7 @@ def test_offsets_that_went_with_their_topic_are_told_of(
 
 
 class Disowning(Scripted):
-    """Says of its first commit that it is not to be."""
+    """Refuses its first commit."""
 
     asked: ClassVar[int] = 0
 
@@ -358,7 +365,7 @@ class Disowning(Scripted):
         return Disowning.asked > 1
 
 
-def test_what_a_task_disowns_is_given_up_and_the_next_run_begins_where_the_last_commit_was(
+def test_a_commit_the_task_refuses_is_aborted_and_the_next_run_begins_at_the_last_commit(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("source")
@@ -372,7 +379,7 @@ def test_what_a_task_disowns_is_given_up_and_the_next_run_begins_where_the_last_
 
 
 class Idle(SourceTask):
-    """Has nothing, and counts what it hears of commits."""
+    """Has no records, and counts its commit notifications."""
 
     commits: ClassVar[int] = 0
 
@@ -386,7 +393,7 @@ class Idle(SourceTask):
         Idle.commits += 1
 
 
-def test_a_source_with_nothing_to_commit_hears_so_at_each_flush_interval(
+def test_a_source_with_nothing_to_commit_is_notified_at_each_flush_interval(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
     name = tmp_topic("source")
@@ -405,7 +412,7 @@ def test_a_source_with_nothing_to_commit_hears_so_at_each_flush_interval(
     assert Idle.commits == 0, "a minute by default"
 
 
-def test_a_source_that_cannot_look_says_so_once(
+def test_a_source_that_cannot_poll_logs_it_once(
     kafka_topics: Kafka,
     tmp_topic: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""A task that cannot poll is asked again after pauses, and its status says when."""
+"""Retries of a task that cannot poll, with pauses, and the next try in its status."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Clock:
 
 @dataclass
 class Away(SourceTask):
-    """What it reads is away until it is told otherwise."""
+    """A task whose system is unreachable until the test says otherwise."""
 
     clock: Clock
     error: RetriableError | None
     asked_s: list[float] = field(default_factory=list[float])
 
     def start(self, config: Any, context: Any) -> None:
-        """Nothing: only polls are tried."""
+        """Do nothing: only polls are tested."""
 
     def poll(self) -> None:
         self.asked_s.append(round(self.clock.now_s - 100.0, 3))
@@ -39,19 +39,19 @@ class Away(SourceTask):
             raise self.error
 
     def stop(self) -> None:
-        """Nothing: only polls are tried."""
+        """Do nothing: only polls are tested."""
 
 
 @pytest.fixture(autouse=True)
 def of_the_test(monkeypatch: pytest.MonkeyPatch) -> waits.Waits:
-    """What these tests wait for is shown of them alone, not of the whole process."""
+    """Waits of these tests alone, not those of the whole process."""
     found = waits.Waits(Clock())
     monkeypatch.setattr(waits, "current", lambda: found)
     return found
 
 
 def asked(error: RetriableError, seconds: float) -> list[float]:
-    """When the task was asked within so long, by a loop that asks every 10 ms."""
+    """Times at which the task was polled within `seconds`, by a loop that polls every 10 ms."""
     clock = Clock()
     task = Away(clock, error)
     polls = SourcePoller(task, "c", clock)
@@ -64,7 +64,7 @@ def asked(error: RetriableError, seconds: float) -> list[float]:
 
 
 class Own(RetriableError):
-    """As an author writes one: without its base's `__init__`, and with a text that cannot be made."""
+    """An error as an author may write it: without its base's `__init__`, and with a `str` that raises."""
 
     def __init__(self) -> None:
         pass
@@ -80,12 +80,12 @@ def test_pauses_double_up_to_a_second(error: RetriableError) -> None:
     assert pauses == pytest.approx([FIRST_PAUSE_S, 0.2, 0.4, 0.8, PAUSE_MAX_S, PAUSE_MAX_S, PAUSE_MAX_S], abs=0.02)
 
 
-def test_a_task_that_says_when_it_tries_is_asked_all_the_time() -> None:
+def test_a_task_that_names_its_next_try_is_polled_without_pauses() -> None:
     """It pauses by itself, and only it knows what ends its pause."""
     assert len(asked(RetriableError("away", next_try_s=30.0), 1.0)) == 100
 
 
-def test_what_is_back_is_asked_without_a_pause() -> None:
+def test_after_a_recovery_the_task_is_polled_without_a_pause() -> None:
     clock = Clock()
     task = Away(clock, RetriableError("away"))
     polls = SourcePoller(task, "c", clock)
@@ -102,7 +102,7 @@ def test_what_is_back_is_asked_without_a_pause() -> None:
     assert len(task.asked_s) == begun + 5
 
 
-def test_the_next_try_is_told(of_the_test: waits.Waits, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_try_is_shown_in_the_wait(of_the_test: waits.Waits, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(of_the_test, "_clock", clock)
     polls = SourcePoller(Away(clock, RetriableError("away", waits_for="PostgreSQL db:5432/shop")), "c", clock)

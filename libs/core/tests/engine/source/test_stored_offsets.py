@@ -1,5 +1,6 @@
-"""What of an offsets topic counts as a connector's offsets (docs/reference/connect/offsets-topic.md, sections 1.1, 3
-and 4)."""
+"""Records of an offsets topic that count as a connector's offsets (docs/reference/connect/offsets-topic.md, sections
+1.1, 3 and 4).
+"""
 
 from __future__ import annotations
 
@@ -24,10 +25,10 @@ _values = st.none() | st.fixed_dictionaries({"n": st.integers(0, 9)})
 
 
 @given(st.lists(st.tuples(_connectors, _partitions, _values)))
-def test_the_last_record_of_a_key_counts_and_null_forgets_it(
+def test_the_last_record_of_a_key_counts_and_null_deletes_it(
     records: list[tuple[str, dict[str, int] | None, dict[str, int] | None]],
 ) -> None:
-    """Over both topics alike: what is applied later counts, and of others nothing does."""
+    """The same over both topics: a record applied later counts, and records of other connectors do not."""
     offsets = SourceOffsets("c")
     wanted: dict[bytes, Any] = {}
     for connector, partition, value in records:
@@ -43,15 +44,15 @@ def test_the_last_record_of_a_key_counts_and_null_forgets_it(
 
 
 @pytest.mark.parametrize("key", [None, b"", b"c", b"[]", b'["c"]', b'["c",5]', b'[null,{"p":1}]', b'["c",{"p":1},2]'])
-def test_a_key_of_another_form_is_nobodys(key: bytes | None) -> None:
+def test_a_key_of_another_format_belongs_to_no_connector(key: bytes | None) -> None:
     offsets = SourceOffsets("c")
     offsets.apply(key, b'{"n":1}')
     assert offsets.items() == {}
 
 
 @pytest.mark.parametrize("value", [b"[]", b"5", b"{bad", b'{"n":{"m":1}}'])
-def test_an_offset_that_cannot_be_read_is_not_taken_for_none(value: bytes) -> None:
-    """Connect leaves it out, and its task begins anew, which sends all again."""
+def test_an_unreadable_offset_is_an_error_and_not_a_missing_offset(value: bytes) -> None:
+    """Connect ignores it, and its task begins from the start, which sends all records again."""
     offsets = SourceOffsets("c")
     offsets.apply(b'["c",{"p":1}]', value)
     with pytest.raises(TaskFailed, match=r"the stored offset of c for \{'p': 1\} cannot be read") as refused:
@@ -69,7 +70,7 @@ def test_a_partition_that_can_have_no_offset_is_refused() -> None:
     ("own", "found"),
     [("", ["shared"]), ("shared", ["shared"]), ("own", ["shared", "own"]), (" own ", ["shared", "own"])],
 )
-def test_the_connectors_topic_is_read_over_the_workers(own: str, found: list[str]) -> None:
+def test_the_connectors_offsets_topic_is_read_over_the_workers(own: str, found: list[str]) -> None:
     config = {"offsets.storage.topic": own}
     spec = make_spec("b:1", "c", "x:Y", config, kind=TaskKind.SOURCE, offset_storage_topic="shared")
     assert topics(source_settings(spec)) == found
