@@ -62,7 +62,7 @@ _TOKENS = [
 
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", _CASES)
-def test_bytes_are_a_value_or_an_error_of_the_record(name: str) -> None:
+def test_any_bytes_give_a_value_or_a_record_error(name: str) -> None:
     made = converter(name)
     outcomes = Counter[str]()
     block: list[tuple[bytes, Any]] = []
@@ -88,7 +88,7 @@ def test_bytes_are_a_value_or_an_error_of_the_record(name: str) -> None:
 
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", _CASES)
-def test_values_are_bytes_or_an_error_of_the_record(name: str) -> None:
+def test_any_value_gives_bytes_or_a_record_error(name: str) -> None:
     made = converter(name)
     outcomes = Counter[str]()
     chance = random.Random(f"values {name}")
@@ -122,7 +122,7 @@ def test_headers_are_a_value_or_an_error_of_the_record() -> None:
 
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", _CASES)
-def test_a_task_that_tolerates_all_keeps_or_counts_every_record(name: str) -> None:
+def test_a_task_that_tolerates_all_errors_keeps_or_counts_every_record(name: str) -> None:
     """Through a sink's chain in batches, and through a source's, with the errors.tolerance a run has."""
     config = {f"value.converter.{key}": value for key, value in _CASES[name].items()}
     config |= {"key.converter": "StringConverter", "value.converter": name.split()[0], "transforms": "route"}

@@ -1,8 +1,8 @@
-"""docs/reference/client-settings.md, made of the table: `python -m libs.core.tests.connect.client_settings_page` writes
-it.
+"""Generator of docs/reference/client-settings.md from the table of settings: `python -m
+libs.core.tests.connect.client_settings_page` writes it.
 
-Owns the page's words. What a setting means is `herdmesh.connect.clients.librdkafka_settings`'s; of logins and
-encryption, for which there is code and no table, this says what that code does, and a test asks the code.
+Owns the page's words. `herdmesh.connect.clients.librdkafka_settings` owns the meaning of a setting; logins and
+encryption have code and no table, so the page describes that code, and a test checks it against the code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "reference" / "client-settings.md"
 
 
 def java_names(client: str) -> Iterator[str]:
-    """Kafka 4.3's settings of that client that the table is to have."""
+    """Kafka 4.3's settings of that client that the table must have."""
     return (name for name in sorted(client_keys(client).keys) if not is_access(name))
 
 

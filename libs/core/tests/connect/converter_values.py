@@ -25,7 +25,7 @@ _PLAIN = ["INT8", "INT16", "INT32", "INT64", "FLOAT32", "FLOAT64", "BOOLEAN", "S
 
 @st.composite
 def schemas(draw: st.DrawFn, depth: int = 3) -> Schema:
-    """Any schema a converter may meet; defaults on primitive ones only, and such as JSON gives back."""
+    """Any schema a converter may get; defaults only on primitive schemas, and only ones that survive JSON."""
     nested = ["ARRAY", "MAP", "STRUCT", "STRUCT"] if depth else []
     kind = draw(st.sampled_from([*_PLAIN, "LOGICAL", *nested]))
     optional = draw(st.booleans())
@@ -61,8 +61,9 @@ def doubles() -> st.SearchStrategy[float]:
 
 @st.composite
 def values(draw: st.DrawFn, schema: Schema, *, json_exact: bool = False) -> Any:
-    """A value of the schema. `json_exact`: one that JSON gives back as it was (no null where a default stands for it,
-    no number that is not finite, no negative zero)."""
+    """A value of the schema. `json_exact`: one that survives JSON unchanged (no null where a default replaces it,
+    no number that is not finite, no negative zero).
+    """
     if schema.optional and (schema.default is None or not json_exact) and draw(st.integers(0, 4)) == 0:
         return None
     if schema.name == DECIMAL:

@@ -1,9 +1,10 @@
-"""What cannot be equal to Java, by kind: which golden vectors it meets, what we give instead, and why.
+"""Unavoidable differences from Java, by kind: the golden vectors concerned, our result instead, and the reason.
 
-Owns the kinds and the page made of them: `python -m libs.core.tests.connect.differences` writes
-docs/reference/differences.md, a test compares. Owns no comparison: the golden tests ask what is wanted of a vector.
+Owns the kinds and the page generated from them: `python -m libs.core.tests.connect.differences` writes
+docs/reference/differences.md, a test compares. Owns no comparison: the golden tests read the expected result of a
+vector here.
 
-Invariant: a vector that no kind meets is compared with what Java gave; one that a kind meets, with what the kind says.
+Invariant: a vector of no kind is compared with Java's result; a vector of a kind, with the kind's result.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _NO_TIME = "Timestamp missing on record: "
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One way in which we differ."""
+    """One kind of difference."""
 
     title: str
     why: str
@@ -38,7 +39,7 @@ def _message(vector: Vector) -> str:
 
 
 def _is_windowed(vector: Vector) -> bool:
-    """A buffer of which Java wrote more than the vector holds."""
+    """Whether the vector's value is a window of a buffer of which Java wrote more."""
     given, output = vector["input"], vector.get("output")
     if vector.get("direction") != "fromConnectData" or not given or not output or "b64" not in output:
         return False
@@ -49,7 +50,7 @@ def _is_windowed(vector: Vector) -> bool:
 
 
 def _payload(vector: Vector) -> Any:
-    """What JsonConverter wrote, without its envelope."""
+    """The output of JsonConverter without its envelope."""
     if not vector["converter"].endswith("JsonConverter"):
         return None
     written: Any = json.loads(vector["output"]["text"])
@@ -78,7 +79,7 @@ KINDS = (
 
 
 def wanted_message(vector: Vector) -> str:
-    """The error text wanted of a vector."""
+    """The expected error text of a vector."""
     message = python_text(_message(vector))
     if _SPEC in message:
         field: str = vector["config"]["static.field"]
@@ -91,7 +92,7 @@ def wanted_message(vector: Vector) -> str:
 
 
 def wanted_bytes(vector: Vector) -> bytes | None:
-    """The bytes wanted of a vector that writes."""
+    """The expected bytes of a vector that writes."""
     output = vector["output"]
     data = None if output is None else base64.b64decode(output["b64"])
     if data is None or not _is_windowed(vector):
@@ -125,7 +126,7 @@ def _section(title: str, why: str, ids: list[str]) -> list[str]:
 
 
 def _mirror() -> list[str]:
-    """The definitions and answers of the mirror's connectors that are not Java's."""
+    """Definitions and answers of the mirror's connectors that differ from Java's."""
     definitions = [one for one in golden.own_lines("configdef.jsonl") if one["owner"] in mirror_differences.NAMES]
     lines: list[str] = []
     for kind in mirror_differences.KINDS:
@@ -135,7 +136,7 @@ def _mirror() -> list[str]:
 
 
 def _validation() -> list[str]:
-    """The definitions that have no counterpart here, and the requests that are not answered as Connect answers them."""
+    """Definitions without a counterpart here, and requests that are answered differently from Connect."""
     definitions, lines = golden.own_lines("configdef.jsonl"), list[str]()
     for title, why, owners in validation_differences.WITHOUT_COUNTERPART:
         lines += _section(title, why, [one["id"] for one in definitions if one["owner"] in owners])

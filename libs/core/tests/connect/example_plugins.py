@@ -1,4 +1,4 @@
-"""Two connectors for tests of validation, and what a test asks of the result."""
+"""Two connectors for tests of validation, and helpers that read its result."""
 
 from __future__ import annotations
 
@@ -80,17 +80,17 @@ SOURCE: dict[str, str | None] = {"name": "s", "connector.class": "ExampleSource"
 
 
 def changed(config: dict[str, str | None], change: dict[str, Any]) -> dict[str, Any]:
-    """The config with the change made; ABSENT removes a key."""
+    """The config with the change applied; ABSENT removes a key."""
     return {key: value for key, value in {**config, **change}.items() if value is not ABSENT}
 
 
 def problems(
     config: dict[str, str | None], change: dict[str, Any], worker: WorkerFacts | None = None
 ) -> list[tuple[str, str]]:
-    """(key, message) of everything wrong, in the order of the result."""
+    """(key, message) of every problem, in the order of the result."""
     return told(validate_connector(changed(config, change), PLUGINS, worker))
 
 
 def told(validation: Validation) -> list[tuple[str, str]]:
-    """(key, message) of everything wrong."""
+    """(key, message) of every problem."""
     return [(one.name, problem.message) for one in validation.fields for problem in one.value.problems]

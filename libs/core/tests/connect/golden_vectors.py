@@ -1,8 +1,8 @@
-"""Reading the golden vectors: where their files are, how a test goes through many, and what of Java's texts Python can
-say.
+"""Reader of the golden vectors: the location of their files, a loop over many vectors in one test, and the parts of
+Java's texts that Python can reproduce.
 
-Owns no form of values: that is `herdmesh.connect.json_text.record_json`. Owns no test. `HERDMESH_GOLDEN_DIR` names
-another folder of the same shape. `HERDMESH_GOLDEN_VECTOR` is the id of the only one to try.
+Owns no format of values: that is `herdmesh.connect.json_text.record_json`. Owns no test. `HERDMESH_GOLDEN_DIR` names
+another folder of the same shape. `HERDMESH_GOLDEN_VECTOR` is the id of the only vector to try.
 
 Invariant: every line of a file is a case; none is left out here.
 """
@@ -35,7 +35,9 @@ def vectors(name: str) -> list[Vector]:
 
 
 def by(name: str, found: Iterable[Vector]) -> dict[str, list[Vector]]:
-    """The vectors by what they have at `name`, for a test each: one for each vector takes longer than the vectors."""
+    """The vectors grouped by their member `name`, for one test per group: a test per vector takes longer than the
+    vectors.
+    """
     groups: dict[str, list[Vector]] = {}
     for vector in found:
         groups.setdefault(vector[name], []).append(vector)
@@ -43,7 +45,7 @@ def by(name: str, found: Iterable[Vector]) -> dict[str, list[Vector]]:
 
 
 def try_each(group: list[Vector], check: Callable[[Vector], None]) -> None:
-    """Check every vector of the group, and name each that is wrong, with how to try it alone."""
+    """Check every vector of the group, and name each failing one with the way to run it alone."""
     if (chosen := os.environ.get(_ONE)) is not None:
         group = [vector for vector in group if vector["id"] == chosen] or pytest.skip(f"{chosen} is none of these")
     wrong: list[str] = []
@@ -52,7 +54,7 @@ def try_each(group: list[Vector], check: Callable[[Vector], None]) -> None:
         try:
             check(vector)
             right += 1
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - told below
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - reported below
             wrong.append(f"{_ONE}={vector['id']}: {type(error).__name__}: {error}")
     assert not wrong, "\n".join([f"{len(wrong)} of {len(group)} vectors are wrong", *wrong])
     assert right == len(group)
@@ -63,7 +65,7 @@ def unbase64(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
-#: Made by the JDK, not by Connect: only the family is compared (golden README).
+#: Texts of the JDK, not of Connect: only the family is compared (golden README).
 JDK_MADE = {
     "java.lang.NullPointerException",
     "java.lang.ClassCastException",
@@ -80,8 +82,9 @@ def is_jdk_made(error: Vector) -> bool:
 
 
 def same_json(found: Any, wanted: Any) -> bool:
-    """Whether two values in the tagged form are the same: numbers by value and kind, zeros by sign, maps in any order,
-    a buffer like bytes."""
+    """Whether two values in the tagged format are equal: numbers by value and kind, zeros by sign, maps in any order,
+    a buffer like bytes.
+    """
     if isinstance(wanted, dict) and isinstance(found, dict):
         left, right = _bytes_alike(cast("Vector", found)), _bytes_alike(cast("Vector", wanted))
         return left.keys() == right.keys() and all(same_json(left[key], right[key]) for key in right)
@@ -107,7 +110,7 @@ def columns_of(record: ConnectRecord) -> Batch:
 
 
 def shown(batch: Batch) -> Vector:
-    """The one record of a batch in the tagged form: what a vector says of it."""
+    """The single record of a batch in the tagged format of the vectors."""
     record = ConnectRecord(
         batch.topic, batch.partition, batch.keys[0] if batch.keys else None, batch.values[0],
         batch.timestamps_ms[0] if batch.timestamps_ms else None, list(batch.headers[0]) if batch.headers else [],
@@ -117,11 +120,11 @@ def shown(batch: Batch) -> Vector:
 
 
 def told(record: Mapping[str, Any]) -> Vector:
-    """What a vector says of a record, without what no transformation can change."""
+    """A vector's record without the members that no transformation can change."""
     fields = ("kind", "topic", "partition", "keySchema", "key", "valueSchema", "value", "timestamp", "headers")
     return {name: record[name] for name in (*fields, *(["kafkaOffset"] if "kafkaOffset" in record else []))}
 
 
 def python_text(message: str) -> str:
-    """A message with the Java classes of values that are one class in Python."""
+    """A message with the Java class names of values replaced where they are one class in Python."""
     return message.replace("java.util.LinkedHashMap", "java.util.HashMap")

@@ -1,5 +1,6 @@
-"""Batches with bad records: the good ones come out as if the bad ones were not there, in order; failures are told in
-the order of the records, each once."""
+"""Batches with bad records: the good records come out in order as if the bad ones were not there; failures are reported
+in the order of the records, each once.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ CONFIG = {
     "predicates": "tombstone",
     "predicates.tombstone.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
 }
-#: What a record is like, and the stage it fails in; "" = none.
+#: Kind of record, and the stage in which it fails; "" = none.
 KINDS = {
     "good": "", "tombstone": "", "key": KEY_CONVERTER, "value": VALUE_CONVERTER, "header": HEADER_CONVERTER,
     "step": TRANSFORMATION,
@@ -53,7 +54,7 @@ KINDS = {
 
 
 class Noted:
-    """Goes on without what fails, and remembers stage and place of each."""
+    """Skips failing records, and remembers stage and position of each."""
 
     eager = True
 
@@ -91,7 +92,7 @@ LISTS = st.lists(st.sampled_from(["good"] * 12 + list(KINDS)), min_size=1, max_s
 
 @settings(max_examples=80)
 @given(LISTS)
-def test_a_sinks_good_records_come_out_and_each_bad_one_is_told_once(kinds: list[str]) -> None:
+def test_a_sinks_good_records_come_out_and_each_bad_one_is_reported_once(kinds: list[str]) -> None:
     chain, noted = chain_config.sink_chain(CONFIG), Noted()
     made = chain.run(sink_batch(kinds), noted)
     assert noted.failed == [(at, KINDS[kind]) for at, kind in enumerate(kinds) if KINDS[kind]]
@@ -106,7 +107,7 @@ def test_a_sinks_good_records_come_out_and_each_bad_one_is_told_once(kinds: list
 
 @settings(max_examples=80)
 @given(LISTS)
-def test_a_sources_good_records_are_written_and_each_bad_one_is_told_once(kinds: list[str]) -> None:
+def test_a_sources_good_records_are_written_and_each_bad_one_is_reported_once(kinds: list[str]) -> None:
     chain, noted = chain_config.source_chain(CONFIG), Noted()
     given_batch = source_batch(kinds)
     made = chain.run(given_batch, noted)
@@ -121,10 +122,10 @@ def test_a_sources_good_records_are_written_and_each_bad_one_is_told_once(kinds:
 
 @pytest.mark.parametrize("kind", ["key", "value", "header", "step"])
 @pytest.mark.parametrize("make", [chain_config.sink_chain, chain_config.source_chain])
-def test_one_bad_record_in_a_thousand_is_one_that_goes_alone(
+def test_one_bad_record_in_a_thousand_is_processed_alone(
     make: Callable[..., SinkChain | SourceChain], kind: str
 ) -> None:
-    """What costs is going alone; a few beside it may, when a loop for them would cost as much."""
+    """Processing a record alone is expensive; a few beside it may be, when a loop for them would cost as much."""
     chain = make(CONFIG)
     batch = sink_batch if isinstance(chain, SinkChain) else source_batch
     for at in (0, 3, 500, 998, 999):
@@ -136,8 +137,8 @@ def test_one_bad_record_in_a_thousand_is_one_that_goes_alone(
         assert noted.calls <= 6 * (1 + SHORT_RECORDS)
 
 
-def test_after_enough_good_batches_they_are_tried_whole_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And until then a bad one costs no attempt at the whole."""
+def test_batches_are_tried_whole_again_after_enough_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then a bad record costs no attempt at the whole batch."""
     sizes: list[int] = []
     json_class: Any = CONVERTERS["JsonConverter"]
     read_many = json_class.read_many
@@ -158,8 +159,10 @@ def test_after_enough_good_batches_they_are_tried_whole_again(monkeypatch: pytes
     assert sizes == [1_000]
 
 
-def test_while_a_registry_is_away_only_the_record_in_hand_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every question may take seconds. The first record waits in its own attempts, and those behind it come after."""
+def test_an_unreachable_registry_is_queried_only_for_the_current_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request may take seconds. The first record waits in its own retries, and the records behind it come
+    after.
+    """
     asked: list[bytes] = []
     json_class: Any = CONVERTERS["JsonConverter"]
 

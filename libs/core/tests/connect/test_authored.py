@@ -1,5 +1,6 @@
-"""Transformations, predicates and converters of an author's own: found by entry points, checked as Connect's own are,
-and run in a chain with them."""
+"""Custom transformations, predicates and converters: found by entry points, validated like Connect's own, and run in a
+chain with them.
+"""
 
 from __future__ import annotations
 
@@ -121,8 +122,8 @@ def told(made: list[Batch]) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_records_go_through_an_authors_step_between_connects_own() -> None:
-    """Another topic, other headers, none at all; what Connect's steps before and after it do is as ever."""
+def test_records_go_through_a_custom_step_between_connects_own() -> None:
+    """It changes topic and headers, or filters records; Connect's steps before and after it work as always."""
     config = {
         **STEP,
         "transforms": "before,number,after",
@@ -142,7 +143,7 @@ def test_records_go_through_an_authors_step_between_connects_own() -> None:
     assert sys.modules["steps"].Numbered.closed == [2]
 
 
-def test_schemas_are_what_came_out_record_by_record() -> None:
+def test_schemas_follow_the_results_of_a_custom_step_record_by_record() -> None:
     made = chain_config.sink_chain({**STEP, "transforms.number.kind": "struct"}).run(
         batch(b'{"n":1}', b'{"n":2}', b'{"n":3}')
     )
@@ -152,7 +153,7 @@ def test_schemas_are_what_came_out_record_by_record() -> None:
     assert first.get("odd") == "1"
 
 
-def test_what_a_step_raises_is_that_records_failure_and_what_it_may_not_change_is_refused() -> None:
+def test_an_error_of_a_custom_step_is_a_record_failure_and_forbidden_changes_are_refused() -> None:
     chain = chain_config.sink_chain(STEP)
     with pytest.raises(RecordError, match=r"transformation 'number' \(org\.example\.Numbered\).*below zero") as failed:
         chain.run(batch(b'{"n":1}', b'{"n":-1}'))
@@ -161,7 +162,7 @@ def test_what_a_step_raises_is_that_records_failure_and_what_it_may_not_change_i
         chain_config.sink_chain({**STEP, "transforms.number.kind": "partition"}).run(batch(b'{"n":1}'))
 
 
-def test_a_step_may_change_times_and_a_sources_partition() -> None:
+def test_a_custom_step_may_change_timestamps_and_a_sources_partition() -> None:
     (made,) = chain_config.sink_chain({**STEP, "transforms.number.kind": "time"}).run(batch(b'{"n":1}', b'{"n":2}'))
     assert list(made.timestamps_ms) == [1 + offset for offset in made.offsets]
     given = Batch("t", None, [], [{"n": 1}, {"n": 2}])
@@ -170,7 +171,7 @@ def test_a_step_may_change_times_and_a_sources_partition() -> None:
 
 
 @pytest.mark.parametrize(("negate", "changed"), [("false", [10]), ("true", [11, 12])])
-def test_an_authors_predicate_sees_the_whole_record(negate: str, changed: list[int]) -> None:
+def test_a_custom_predicate_sees_the_whole_record(negate: str, changed: list[int]) -> None:
     config = {
         **STEP,
         "transforms.number.predicate": "keyed",
@@ -181,14 +182,14 @@ def test_an_authors_predicate_sees_the_whole_record(negate: str, changed: list[i
     made = chain_config.sink_chain(config).run(batch(b'{"n":1}', b'{"n":2}', b'{"n":3}', keys=(b"k", None, b"k")))
     assert [offset for _, value, offset, _ in told(made) if "from" in value] == changed
     assert len(told(made)) == 3
-    # of a step that is Connect's own, too
+    # with a step that is Connect's own, too
     config |= {"transforms.number.type": "org.apache.kafka.connect.transforms.HoistField$Value",
                "transforms.number.field": "from"}  # fmt: skip
     made = chain_config.sink_chain(config).run(batch(b'{"n":1}', b'{"n":2}', b'{"n":3}', keys=(b"k", None, b"k")))
     assert [offset for _, value, offset, _ in told(made) if "from" in value] == changed
 
 
-def test_an_authors_converter_reads_and_writes_of_its_topic() -> None:
+def test_a_custom_converter_reads_and_writes_with_its_topic() -> None:
     config = {"key.converter": "StringConverter", "value.converter": "Reversed", "header.converter": "Simple"}
     made = chain_config.sink_chain(config).run(batch(b"21", None))
     assert [value for _, value, _, _ in told(made)] == [{"n": 12, "role": "value", "of": "t"}, None]
@@ -201,7 +202,7 @@ def test_an_authors_converter_reads_and_writes_of_its_topic() -> None:
     assert (one.values, one.headers) == ([b"41:t"], [[("h", b"x"), ("seen", b"None")]])
 
 
-def test_settings_and_versions_that_cannot_be_are_told_with_their_key() -> None:
+def test_invalid_settings_and_versions_are_reported_with_their_key() -> None:
     find = chain_config.violations
     assert find(STEP) == []
     converter = "value.converter"
@@ -222,7 +223,7 @@ def test_settings_and_versions_that_cannot_be_are_told_with_their_key() -> None:
     assert kind.field == "transforms.number.type"
 
 
-def test_they_are_listed_and_validated_as_connects_own() -> None:
+def test_custom_plugins_are_listed_and_validated_like_connects_own() -> None:
     registry = PluginRegistry([describe(Sink)], installed_classes())
     listed = [
         (one.class_name, one.kind, one.version) for one in registry.all() if one.class_name.startswith("org.example")
@@ -244,7 +245,7 @@ def test_they_are_listed_and_validated_as_connects_own() -> None:
     assert version.value.recommended == ["1.5"]
 
 
-def test_its_passwords_are_in_no_text_and_a_dead_letter_names_its_class() -> None:
+def test_passwords_of_a_custom_step_are_in_no_text_and_a_dead_letter_names_its_class() -> None:
     with secrets_of_one_answer():
         chain_config.transformations({**STEP, "transforms.number.key": "swordfish-7"})
         assert redacted("it is swordfish-7") == "it is ***"
@@ -252,7 +253,7 @@ def test_its_passwords_are_in_no_text_and_a_dead_letter_names_its_class() -> Non
     assert executing_class(value) == "org.example.Reversed"
 
 
-def test_a_name_of_connects_own_stays_its_own(installed: Environment) -> None:
+def test_a_custom_plugin_cannot_take_the_name_of_a_connect_class(installed: Environment) -> None:
     text = MODULE.replace('"org.example.Keyed", ("Keyed",)', '"org.example.Keyed", ("RecordIsTombstone",)')
     (installed.packages / "steps.py").write_text(text)
     with pytest.raises(ValueError, match=r"org\.example\.Keyed is called RecordIsTombstone, and so is another plugin"):
@@ -264,7 +265,7 @@ def test_a_name_of_connects_own_stays_its_own(installed: Environment) -> None:
     assert type(chain[0].predicate).__name__ == "RecordIsTombstone"
 
 
-def test_what_cannot_be_imported_keeps_nobody_else_from_being_found(
+def test_a_plugin_that_cannot_be_imported_does_not_hide_the_others(
     installed: Environment, caplog: pytest.LogCaptureFixture
 ) -> None:
     installed.install("gone", "1", {"steps_gone.py": "import no_such_module\n"}, transformations=["B = steps_gone:B"])

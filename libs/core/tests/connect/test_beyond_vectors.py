@@ -1,5 +1,6 @@
-"""What the real 4.3.1 classes gave for cases that no golden vector has: found by running 100,000 changed vectors
-and 100,000 made at random through both, each row written down from Java's answer."""
+"""Results of the real 4.3.1 classes for cases without a golden vector: found by running 100,000 changed vectors
+and 100,000 random ones through both, each row written down from Java's answer.
+"""
 
 from __future__ import annotations
 
@@ -45,16 +46,16 @@ def test_an_encoded_surrogate_is_one_malformed_character_whole_or_cut_short(data
 
 
 @pytest.mark.parametrize("text", [" [Eull ", "\x01\x06[\x07\t", " {a"])
-def test_a_list_behind_blanks_that_is_none_leaves_the_blanks(text: str) -> None:
+def test_a_broken_list_after_blanks_is_read_as_the_blanks(text: str) -> None:
     assert parse_text(text) == (STRING, text[: text.index("[" if "[" in text else "{")])
 
 
-def test_of_two_fields_renamed_alike_the_last_of_a_hash_map_counts() -> None:
+def test_of_two_fields_renamed_alike_the_last_in_hash_map_order_counts() -> None:
     schema = struct_of(tags=STRING)
     assert replaced({"renames": "tags:r1,missing:r1"}, Struct(schema, ["x"]), schema) == ["x"]
 
 
-def test_a_value_of_another_type_is_not_put_under_a_schema_by_renaming() -> None:
+def test_renaming_refuses_a_value_that_does_not_fit_the_fields_schema() -> None:
     schema = struct_of(a=STRING, b=INT32)
     config = {"exclude": "a", "renames": "a:b"}
     with pytest.raises(DataError) as failed:
@@ -77,7 +78,7 @@ def test_a_value_of_another_type_is_not_put_under_a_schema_by_renaming() -> None
         ),
     ],
 )
-def test_of_two_fields_that_fail_the_first_of_a_hash_map_is_told(
+def test_of_two_failing_fields_the_first_in_hash_map_order_is_reported(
     name: str, config: dict[str, str], message: str
 ) -> None:
     value: dict[str, Any] = {"str": "s", "i16": Int16(16), "bb": memoryview(b"ab"), "a.b": "dotted", "empty": {}}
@@ -99,18 +100,18 @@ def struct_of(**fields: Schema) -> Schema:
 
 
 def replaced(config: dict[str, str], value: Struct, schema: Schema) -> list[Any]:
-    """The values of what ReplaceField makes of a struct."""
+    """The values of a struct after ReplaceField."""
     made = make_transformation("type", "org.apache.kafka.connect.transforms.ReplaceField$Value")
     made.configure(config)
     batch = Batch("t", 0, [None], [value], [0], [0], None, schema, [[]])
     return Loop([Step("r", made)], Shape(None, schema, source=False), owned=False).run(batch).values[0].values
 
 
-# --- of two faults the first in the order of the fields is told, as Java's puts come
+# --- of two errors the first in the order of the fields is reported, as Java's puts come
 
 
 def put(name: str, config: dict[str, str], value: Struct, *, source: bool = False) -> Struct:
-    """What a `$Value` transformation makes of a struct, in a loop."""
+    """Result of a `$Value` transformation for a struct, in a loop."""
     made = make_transformation("type", f"org.apache.kafka.connect.transforms.{name}$Value")
     made.configure(config)
     batch = Batch("t", 0, [None], [value], () if source else [0], [0], None, value.schema, [[]])
@@ -126,7 +127,7 @@ def put(name: str, config: dict[str, str], value: Struct, *, source: bool = Fals
         ("TimestampConverter", {"field": "id", "target.type": "Date"}, "Schema "),
     ],
 )
-def test_null_in_a_required_field_is_told_before_the_fault_of_a_later_one(
+def test_null_in_a_required_field_is_reported_before_an_error_of_a_later_field(
     name: str, config: dict[str, str], of_the_other: str
 ) -> None:
     items = Schema("ARRAY", value_schema=INT32)
@@ -139,7 +140,7 @@ def test_null_in_a_required_field_is_told_before_the_fault_of_a_later_one(
     assert str(failed.value) == 'Invalid value: null used for required field: "a", schema type: INT32'
 
 
-def test_a_struct_that_lacks_something_is_not_hoisted_and_one_with_a_default_there_is() -> None:
+def test_a_struct_with_null_in_a_required_field_is_not_hoisted_unless_it_has_a_default() -> None:
     schema = struct_of(a=INT32, b=INT32.replace(default=1))
     with pytest.raises(DataError) as failed:
         put("HoistField", {"field": "w"}, Struct(schema, [None, 2]))
@@ -182,7 +183,7 @@ def test_a_value_that_does_not_fit_its_schema_is_not_hoisted(schema: Schema, val
          'INT32: class java.lang.String for key of map field: "w"'),
     ],
 )  # fmt: skip
-def test_what_a_list_or_map_holds_has_to_fit_where_it_is_hoisted(schema: Schema, value: Any, where: str) -> None:
+def test_a_list_or_map_with_an_element_of_the_wrong_type_is_not_hoisted(schema: Schema, value: Any, where: str) -> None:
     batch = Batch("t", 0, [None], [value], [0], [0], None, schema, [[]])
     made = make_transformation("type", "org.apache.kafka.connect.transforms.HoistField$Value")
     made.configure({"field": "w"})
@@ -191,7 +192,7 @@ def test_what_a_list_or_map_holds_has_to_fit_where_it_is_hoisted(schema: Schema,
     assert str(failed.value) == f"Invalid Java object for schema with type {where}"
 
 
-def test_the_default_of_a_struct_is_not_put_for_null_but_copied_to_a_header() -> None:
+def test_the_default_of_a_struct_does_not_replace_null_but_is_copied_to_a_header() -> None:
     inner = struct_of(x=INT32.replace(optional=True))
     schema = struct_of(s=inner.replace(optional=True, default=Struct(inner, [1])))
     with pytest.raises(DataError, match="Struct schemas do not match"):
@@ -203,19 +204,19 @@ def test_the_default_of_a_struct_is_not_put_for_null_but_copied_to_a_header() ->
     assert after.headers[0][0].value.values == [1]
 
 
-def test_a_date_is_put_under_another_date_by_renaming() -> None:
+def test_a_date_may_be_renamed_to_a_field_of_another_date_type() -> None:
     schema = struct_of(a=timestamp_schema(), b=time_schema())
     assert replaced({"exclude": "a", "renames": "a:b"}, Struct(schema, [JavaDate(7), JavaDate(8)]), schema) == [7]
 
 
-def test_a_bad_cast_is_told_with_the_whole_list() -> None:
+def test_an_invalid_cast_is_reported_with_the_whole_list() -> None:
     made = make_transformation("type", "org.apache.kafka.connect.transforms.Cast$Value")
     with pytest.raises(ConfigError, match=re.escape("Invalid value [a:int64, x:y:z] for configuration renames")):
         made.configure({"spec": "a:int64,x:y:z"})
 
 
 @pytest.mark.parametrize("kind", ["array", "map", "struct"])
-def test_a_container_named_like_a_decimal_takes_no_default_and_breaks_nothing(kind: str) -> None:
+def test_a_container_named_like_a_decimal_with_a_default_is_a_connect_error(kind: str) -> None:
     text = {"type": "string"}
     inner: dict[str, Any] = {"items": text, "keys": text, "values": text, "fields": []}
     schema = {"type": kind, "name": "org.apache.kafka.connect.data.Decimal", "default": 1, **inner}
@@ -239,7 +240,7 @@ def test_a_string_in_sixteen_bits(encoding: str, text: str, data: bytes) -> None
 
 
 @pytest.mark.parametrize("encoding", ["base64", "rot13", "zlib", "idna", "punycode", "undefined"])
-def test_a_codec_that_is_no_encoding_of_any_text_is_refused(encoding: str) -> None:
+def test_a_codec_that_encodes_no_text_is_refused_as_an_encoding(encoding: str) -> None:
     config = {"value.converter": "StringConverter", "value.converter.converter.encoding": encoding}
     with pytest.raises(ConnectError, match="Unsupported encoding"):
         make_converter("value.converter", config, role="value")

@@ -1,5 +1,6 @@
-"""Cast and MaskField beyond the golden vectors: what is written into the loop casts as the function does, and Java's
-readings and narrowings at their edges."""
+"""Cast and MaskField beyond the golden vectors: casts inlined in the loop equal the function, and Java's parsing and
+narrowing at their edges.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def values_of(source: str) -> st.SearchStrategy[Any]:
 
 
 def outcome(run: Any) -> Any:
-    """The value, or the error's text; NaN is one value."""
+    """The value, or the error's text; all NaN count as equal."""
     try:
         value = run()
     except DataError as error:
@@ -57,7 +58,7 @@ def outcome(run: Any) -> Any:
 
 
 @given(st.data())
-def test_what_is_written_into_the_loop_casts_as_the_function_does(data: st.DataObject) -> None:
+def test_an_inlined_cast_equals_the_cast_function(data: st.DataObject) -> None:
     source, target = data.draw(st.sampled_from(SOURCES)), data.draw(st.sampled_from(TARGETS))
     value = data.draw(st.none() | values_of(source))
     schema, after = Schema(source, optional=True), Schema(target, optional=True)
@@ -74,18 +75,18 @@ def test_what_is_written_into_the_loop_casts_as_the_function_does(data: st.DataO
 
 
 @given(st.sampled_from(SOURCES).flatmap(values_of), st.sampled_from(TARGETS))
-def test_without_a_schema_the_class_is_the_target(value: Any, target: str) -> None:
+def test_without_a_schema_the_target_type_sets_the_class(value: Any, target: str) -> None:
     try:
         found = caster(None, target)(value)
     except DataError:
         return
-    if target not in ("INT64", "FLOAT64"):  # those are the classes of plain numbers
+    if target not in ("INT64", "FLOAT64"):  # the classes of plain numbers
         assert fits(Schema(target), found)
         assert type(found) not in (int, float)
 
 
 @given(st.sampled_from(SOURCES).flatmap(values_of), st.sampled_from(TARGETS))
-def test_a_maps_field_is_cast_as_the_function_casts(value: Any, target: str) -> None:
+def test_a_field_of_a_map_is_cast_like_by_the_function(value: Any, target: str) -> None:
     function = outcome(lambda: caster(None, target)(value))
     assert outcome(lambda: one({"spec": f"f:{target}"}, "Cast", {"f": value}, None)[0]["f"]) == function
     assert outcome(lambda: one({"spec": target}, "Cast", value, None)[0]) == function
@@ -104,7 +105,7 @@ def one(config: dict[str, str], name: str, value: Any, schema: Schema | None) ->
 ROW = SchemaBuilder("STRUCT").field("i", Schema("INT64", default=7)).field("s", Schema("STRING", optional=True)).build()
 
 
-def test_fields_of_a_struct() -> None:
+def test_fields_of_a_struct_are_cast() -> None:
     found, schema = one({"spec": "i:string, s : INT8 ,gone:int8"}, "Cast", Struct(ROW, [300, "-5"]), ROW)
     assert schema is not None
     assert found == Struct(schema, ["300", -5])
@@ -117,12 +118,12 @@ def test_fields_of_a_struct() -> None:
         one({"spec": "i:int8", "replace.null.with.default": "false"}, "Cast", Struct(ROW, [None, None]), ROW)
 
 
-def test_a_marked_number_is_cast_to_the_class_of_the_new_schema() -> None:
+def test_a_cast_number_gets_the_class_of_the_new_schema() -> None:
     found, _ = one({"spec": "i:int64"}, "Cast", Struct(ROW, [Int64(5), None]), ROW)
     assert type(found.values[0]) is int
 
 
-def test_fields_of_a_map() -> None:
+def test_fields_of_a_map_are_cast() -> None:
     value = {"a": 300, "b": 1.5, "c": "x"}
     found, _ = one({"spec": "a:int8,b:string,d:int8"}, "Cast", value, None)
     assert found == {"a": 44, "b": "1.5", "c": "x", "d": None}
@@ -131,7 +132,7 @@ def test_fields_of_a_map() -> None:
 
 
 @pytest.mark.parametrize(("spec", "wanted"), [("int8:", Int8(5)), ("INT32", Int32(5)), (" int32 :", Int32(5))])
-def test_whole_values(spec: str, wanted: int) -> None:
+def test_whole_values_are_cast(spec: str, wanted: int) -> None:
     found, _ = one({"spec": spec}, "Cast", 5, None)
     assert (type(found), found) == (type(wanted), wanted)
 
@@ -151,7 +152,7 @@ def test_a_cast_timestamp_keeps_its_name() -> None:
         ("FLOAT32", "0.1", float32(0.1)), ("FLOAT64", "0.1", 0.1), ("STRING", "0.1", "0.1"),
     ],
 )  # fmt: skip
-def test_a_replacement_has_the_class_of_the_schema(kind: str, replacement: str, wanted: Any) -> None:
+def test_a_mask_replacement_has_the_class_of_the_schema(kind: str, replacement: str, wanted: Any) -> None:
     schema = SchemaBuilder("STRUCT").field("f", Schema(kind)).build()
     value = {"STRING": "x"}.get(kind, 1.0 if kind.startswith("FLOAT") else 1)
     found, _ = one({"fields": "f", "replacement": replacement}, "MaskField", Struct(schema, [value]), schema)
@@ -159,7 +160,7 @@ def test_a_replacement_has_the_class_of_the_schema(kind: str, replacement: str, 
     found.validate()
 
 
-def test_a_masked_list_is_each_records_own() -> None:
+def test_masked_lists_are_not_shared_between_records() -> None:
     schema = SchemaBuilder("STRUCT").field("f", SchemaBuilder.array(INT32).build()).build()
     given_struct = Struct(schema, [[1]])
     first, _ = one({"fields": "f"}, "MaskField", given_struct, schema)
@@ -168,7 +169,7 @@ def test_a_masked_list_is_each_records_own() -> None:
     assert first.values[0] is not second.values[0]
 
 
-def test_schemaless_masks_say_their_class() -> None:
+def test_schemaless_masks_keep_the_class_of_the_value() -> None:
     value = {"a": Int8(1), "b": Float32(1.0), "c": 1}
     found, _ = one({"fields": "a,b,c", "replacement": "300.7"}, "MaskField", value, None)
     assert {name: (type(item), item) for name, item in found.items()} == {
@@ -178,17 +179,17 @@ def test_schemaless_masks_say_their_class() -> None:
 
 class TestReading:
     @pytest.mark.parametrize("text", ["", " 1", "1_0", "0x1", "1.0", "--1", "\U0001d7d8", "9223372036854775808", "1L"])
-    def test_no_long(self, text: str) -> None:
+    def test_text_that_is_no_long_is_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match=r"^"):
             read_integer(text, 64)
 
-    def test_longs(self) -> None:
+    def test_longs_are_parsed_as_in_java(self) -> None:
         assert [read_integer(text, 64) for text in ("+5", "-0", "\u0663", "-9223372036854775808")] == [
             5, 0, 3, -(1 << 63),
         ]  # fmt: skip
 
     @pytest.mark.parametrize("text", ["", "1_0", "inf", "nan", "infinity", "0x10", "1e", ".", "\u0663", "1 2", "NaNf"])
-    def test_no_double(self, text: str) -> None:
+    def test_text_that_is_no_double_is_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match=r"^"):
             read_double(text)
 
@@ -197,28 +198,28 @@ class TestReading:
         [("1.", 1.0), (".5f", 0.5), (" 1D\n", 1.0), ("-Infinity", -math.inf), ("0x1.8p1", 3.0), ("0x1p9999", math.inf),
          ("-0x1p9999d", -math.inf), ("1e999", math.inf), ("-0", -0.0)],
     )  # fmt: skip
-    def test_doubles(self, text: str, value: float) -> None:
+    def test_doubles_are_parsed_as_in_java(self, text: str, value: float) -> None:
         assert read_double(text) == value
         assert math.copysign(1, read_double(text)) == math.copysign(1, value)
 
     @pytest.mark.parametrize("text", ["", ".", "1e", "1f", "NaN", "1_0", "1e99999999999", "1e-2147483648", "0x1"])
-    def test_no_decimal(self, text: str) -> None:
+    def test_text_that_is_no_decimal_is_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match=r"^"):
             read_decimal(text)
 
-    def test_decimals(self) -> None:
+    def test_decimals_are_parsed_as_in_java(self) -> None:
         assert str(read_decimal("1.50")) == "1.50"
         assert str(read_decimal("-0.0")) == "0.0"
         assert read_decimal("1e0000000000001") == 10
         assert str(read_decimal("0.1e2147483647")) == "1E+2147483646"
         for text in ("1e2147483648", "0.1e2147483648", "0e2147483648", "1.5e-2147483647"):
-            with pytest.raises(ValueError, match=text):  # an exponent beyond an int, whatever the scale comes to
+            with pytest.raises(ValueError, match=text):  # an exponent beyond an int, whatever the resulting scale
                 read_decimal(text)
 
     @given(st.fractions(max_denominator=1 << 60))
     @example(Fraction((1 << 24) + 1) + Fraction(1, 1 << 40))
     @example(Fraction((1 << 24) + 1))
-    def test_floats_are_the_nearest(self, value: Fraction) -> None:
+    def test_floats_are_rounded_to_the_nearest(self, value: Fraction) -> None:
         text = f"{value.numerator * 10**70 // value.denominator}E-70"
         exact = Decimal(text)
         found = read_float(text)
@@ -234,10 +235,10 @@ class TestReading:
         [(1e20, 8, -1), (1e20, 32, (1 << 31) - 1), (-1e20, 16, 0), (math.nan, 64, 0), (math.inf, 64, (1 << 63) - 1),
          (-1.9, 32, -1), (300.0, 8, 44)],
     )  # fmt: skip
-    def test_narrowing(self, value: float, bits: int, wanted: int) -> None:
+    def test_numbers_are_narrowed_as_in_java(self, value: float, bits: int, wanted: int) -> None:
         assert float_to_integer(value, bits) == wanted
 
-    def test_decimals_wrap(self) -> None:
+    def test_decimals_wrap_around(self) -> None:
         assert decimal_to_long(Decimal(1 << 63)) == -(1 << 63)
         assert decimal_to_long(Decimal("-1.9")) == -1
         assert decimal_to_long(Decimal("1e63")) == (10**63 + (1 << 63)) % (1 << 64) - (1 << 63)

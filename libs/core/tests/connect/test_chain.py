@@ -1,4 +1,6 @@
-"""Chains: what they compile to, what they leave alone, and what they say about a record that fails."""
+"""Chains of converters and transformations: the compiled code, the fields left unchanged, and the error of a failing
+record.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def batch(*values: bytes | None, **more: Any) -> Batch:
 
 
 def run(chain: SinkChain | SourceChain, given: Batch) -> Batch:
-    """What the chain makes, where it makes one batch."""
+    """The single batch that the chain returns."""
     [made] = chain.run(given)
     return made
 
@@ -55,7 +57,7 @@ def test_three_steps_are_one_loop_of_dictionary_operations() -> None:
     assert loop is not None
     source = loop.source
     assert source.count("for value in rest:") == 1
-    assert "append" not in source  # maps fresh from the converter are changed in place
+    assert "append" not in source  # new maps from the converter are changed in place
     assert result.values == [
         {"id": 1, "email": "", "source": "x", "comment": "n"},
         {"id": 2, "email": None, "source": "x"},
@@ -65,7 +67,7 @@ def test_three_steps_are_one_loop_of_dictionary_operations() -> None:
     assert result.value_schema is None
 
 
-def test_keys_keep_their_schema_whether_values_go_by_columns_or_not() -> None:
+def test_keys_keep_their_schema_with_and_without_columns() -> None:
     chain = chain_config.sink_chain({**THREE_STEPS, "value.converter.schemas.enable": "true"})
     fields = [{"field": name, "type": "string", "optional": False} for name in ("email", "note")]
     envelope = {"schema": {"type": "struct", "fields": fields}, "payload": {"email": "a@b", "note": "n"}}
@@ -77,14 +79,14 @@ def test_keys_keep_their_schema_whether_values_go_by_columns_or_not() -> None:
         assert [*result.values][9].values == ["", "n", "x"]
 
 
-def test_keys_nobody_asks_for_stay_as_they_came() -> None:
+def test_keys_stay_undecoded_when_nobody_reads_them() -> None:
     chain = chain_config.sink_chain(THREE_STEPS, keys=False)
     result = run(chain, batch(b'{"id":1,"email":5.5,"f":1e7,"s":"\\ud83d\\ude00","big":9223372036854775808}'))
     assert result.values == [{"id": 1, "email": 0.0, "f": 1e7, "s": "\U0001f600", "big": -(2**63), "source": "x"}]
     assert result.keys == [b"k"]
 
 
-def test_coordinates_are_inserted_where_they_exist() -> None:
+def test_topic_partition_offset_and_timestamp_are_inserted_where_they_exist() -> None:
     config = {
         **JSON_SINK,
         "transforms": "i",
@@ -133,7 +135,7 @@ def test_a_failing_record_is_named_with_stage_step_and_offset() -> None:
     assert isinstance(unreadable.value.cause, DataError)
 
 
-def test_a_source_chain_writes_what_connect_writes_and_changes_no_value_it_was_given() -> None:
+def test_a_source_chain_writes_connects_bytes_and_changes_no_input_value() -> None:
     chain = chain_config.source_chain(THREE_STEPS)
     given = [{"email": "a@b", "price": 1e7}, {"note": "n"}]
     result = run(chain, Batch("t", None, ["a", None], given))
@@ -145,7 +147,7 @@ def test_a_source_chain_writes_what_connect_writes_and_changes_no_value_it_was_g
     assert given == [{"email": "a@b", "price": 1e7}, {"note": "n"}]
 
 
-def test_a_schema_that_is_no_struct_meets_connects_words() -> None:
+def test_a_schema_that_is_no_struct_is_refused_with_connects_message() -> None:
     config = {**JSON_SINK, "value.converter": "StringConverter"}
     lines = Batch("t", None, (), ["one", "two"], value_schema=OPTIONAL_STRING)
     assert run(chain_config.source_chain(config), lines).values == [b"one", b"two"]
@@ -154,7 +156,7 @@ def test_a_schema_that_is_no_struct_meets_connects_words() -> None:
         run(chain_config.source_chain(THREE_STEPS), lines)
 
 
-def test_steps_on_keys_and_values_live_together() -> None:
+def test_steps_on_keys_and_values_work_together() -> None:
     config = {
         **JSON_SINK,
         "key.converter": "JsonConverter",
@@ -191,7 +193,7 @@ _maps = st.dictionaries(
 
 
 @given(st.lists(_maps, min_size=1, max_size=4))
-def test_a_batch_gives_what_its_records_give_one_by_one(maps: list[dict[str, Any]]) -> None:
+def test_a_batch_gives_the_results_of_its_single_records(maps: list[dict[str, Any]]) -> None:
     raw = [json.dumps(item).replace("Infinity", "1e999").encode() for item in maps]
     values = run(chain_config.sink_chain(THREE_STEPS), batch(*raw)).values
     singles = [run(chain_config.sink_chain(THREE_STEPS), batch(item)).values[0] for item in raw]
@@ -215,7 +217,7 @@ def test_a_batch_gives_what_its_records_give_one_by_one(maps: list[dict[str, Any
         ({"transforms.source.static.value": None}, "transforms.source.static.value", "No value specified for static"),
     ],
 )
-def test_a_config_that_cannot_be_built_names_its_key(change: dict[str, str | None], field: str, message: str) -> None:
+def test_an_invalid_config_names_its_key(change: dict[str, str | None], field: str, message: str) -> None:
     config = {**THREE_STEPS, **change}
     with pytest.raises(ConfigError) as refused:
         chain_config.sink_chain(config)
@@ -226,14 +228,14 @@ def test_a_config_that_cannot_be_built_names_its_key(change: dict[str, str | Non
     assert message in found[0].message
 
 
-def test_a_good_config_has_no_violations_and_the_workers_converters_fill_in() -> None:
+def test_a_valid_config_has_no_violations_and_the_workers_converters_fill_in() -> None:
     assert chain_config.violations(THREE_STEPS) == []
     assert chain_config.violations({}, worker=JSON_SINK) == []
     found = chain_config.converters({"value.converter": "ByteArray"}, worker=JSON_SINK)
     assert [type(one).__name__ for one in found] == ["StringConverter", "ByteArrayConverter", "SimpleHeaderConverter"]
 
 
-def test_a_converters_settings_count_only_where_its_class_is_named() -> None:
+def test_settings_of_a_converter_count_only_where_its_class_is_named() -> None:
     """docs/reference/connect/configs.md, section 4.1."""
     worker = {"key.converter": "String", "value.converter": "Json", "value.converter.schemas.enable": "true"}
     own = {"value.converter.schemas.enable": "false"}
@@ -246,8 +248,10 @@ def test_a_converters_settings_count_only_where_its_class_is_named() -> None:
     assert bare.read(data)[1] == 1, "the connector's class with nothing of the worker's"
 
 
-def test_what_is_compiled_is_bounded_however_many_schemas_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic may have a schema for each record: what was compiled for the oldest is forgotten, and made again."""
+def test_the_number_of_compiled_loops_is_bounded_for_any_number_of_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic may have a schema for each record: the oldest compiled loops are evicted, and compiled again when
+    needed.
+    """
     monkeypatch.setattr(step_compiler, "SHAPES_MAX", 3)
     steps = Steps(chain_config.transformations({**THREE_STEPS, "transforms": "mask,rename"}), owned=True)
     found: list[int | None] = []

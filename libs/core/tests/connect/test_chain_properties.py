@@ -1,5 +1,6 @@
-"""What holds for every chain: fused it gives what its steps give one by one, failures included; a source's values stay
-as they were; what no step looks at is not decoded."""
+"""Properties of every chain: fused, it gives the results of its single steps, failures included; a source's values
+stay unchanged; values that no step reads are not decoded.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ Config = dict[str, str]
 
 
 def options(*needed: str, **values: st.SearchStrategy[str]) -> st.SearchStrategy[Config]:
-    """The needed ones and any of the other options, with dots for underscores."""
+    """The needed options and any of the others, with dots for underscores."""
     named = {name.replace("_", "."): strategy for name, strategy in values.items()}
     return st.fixed_dictionaries({name: named.pop(name) for name in needed}, optional=named)
 
@@ -113,7 +114,7 @@ def steps(
     parts: Sequence[str] = ("$Value", "$Value", "$Key"),
     predicates: Sequence[str] = sorted(PREDICATE_CONFIGS),
 ) -> Step:
-    """A step whose configuration is valid."""
+    """A step with a valid configuration."""
     name = draw(st.sampled_from(classes))
     made = make_transformation("type", name + (draw(st.sampled_from(parts)) if name in OF_PARTS else ""))
     made.configure(draw({**OF_PARTS, **WHOLE}[name]))
@@ -137,7 +138,7 @@ BESIDE_VALUES = st.lists(
     min_size=1,
     max_size=4,
 )
-"""Chains none of whose steps looks at a value."""
+"""Chains in which no step reads a value."""
 
 
 def schema(type: str) -> tuple[Schema, st.SearchStrategy[Any]]:
@@ -167,7 +168,7 @@ Kind = tuple[Schema, st.SearchStrategy[Any]]
 
 @st.composite
 def kinds(draw: st.DrawFn, depth: int = 2, *, struct: bool = False) -> Kind:
-    """A schema and what values there are under it."""
+    """A schema and a strategy of its values."""
     if not struct and (depth == 0 or draw(st.integers(0, 3))):
         made, values = draw(st.sampled_from(KINDS))
     else:
@@ -228,7 +229,7 @@ def batches(draw: st.DrawFn) -> tuple[Batch, bool]:
 
 
 def told(value: Any) -> Any:
-    """What can be told apart of a value: its type too."""
+    """Everything that distinguishes a value, its type included."""
     if isinstance(value, Struct):
         return "struct", value.schema, [told(item) for item in value.values]
     if isinstance(value, dict):
@@ -276,18 +277,18 @@ def fused(chain: Sequence[Step], batch: Batch, shape: Shape, *, owned: bool) -> 
 
 
 def outcome(call: Callable[[], list[Told]]) -> Any:
-    """What it gives, or how it fails."""
+    """The result or the error of the call."""
     try:
         return call()
     except Diverged:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, both ways must raise it
+    except Exception as error:  # noqa: BLE001 - both ways must raise the same error, whatever it is
         return type(error).__name__, str(error)
 
 
 @MANY
 @given(chains(), batches())
-def test_fused_is_one_by_one_and_a_sources_values_stay_as_they_were(
+def test_a_fused_chain_equals_its_single_steps_and_changes_no_source_value(
     chain: list[Step], given_batch: tuple[Batch, bool]
 ) -> None:
     batch, source = given_batch
@@ -297,13 +298,13 @@ def test_fused_is_one_by_one_and_a_sources_values_stay_as_they_were(
     try:
         found = outcome(lambda: fused(chain, replace(batch, headers=[*map(list, batch.headers)]), shape, owned=False))
     except Diverged:
-        found = wanted  # the chain goes one by one then
+        found = wanted  # the chain falls back to single records then
     assert found == wanted
     assert told([*batch.keys, *batch.values, *batch.headers]) == before
 
 
 MOVES = ("Cast", "HoistField", "InsertField", "MaskField", "ReplaceField", "SetSchemaMetadata", "TimestampConverter")
-"""What makes one struct of another's fields."""
+"""Steps that build one struct from fields of another."""
 
 
 @st.composite
@@ -322,22 +323,24 @@ def field_batches(draw: st.DrawFn) -> Batch:
 
 
 def by_columns_as_by_records(chain: Sequence[Step], batch: Batch) -> bool:
-    """Both give the same, failures included, and change nothing; returns whether it did go by columns."""
+    """Check that columns and records give the same, failures included, and change no input; returns whether columns
+    were used.
+    """
     schema = batch.value_schema
     assert schema is not None
     shape = Shape(batch.key_schema, schema)
     before = told([*batch.values])
     wanted = outcome(lambda: one_by_one(chain, batch, shape))
     values = column(schema, batch.values) if schema.type == "STRUCT" else batch.values
-    # A sink's batch has no schemas of its own: they are its shape's.
+    # A sink's batch has no schemas of its own: they are those of its shape.
     columns = replace(batch, values=values, headers=[[] for _ in batch.values], key_schema=None, value_schema=None)
     try:
         found = outcome(lambda: fused(chain, columns, shape, owned=True))
     except Diverged:
-        return False  # the chain goes one by one then
+        return False  # the chain falls back to single records then
     assert found == wanted
     assert told([*values]) == told([*batch.values]) == before
-    if isinstance(wanted, tuple):  # how it fails
+    if isinstance(wanted, tuple):  # an error
         return False
     values = column(schema, batch.values) if schema.type == "STRUCT" else batch.values
     return isinstance(Loop(chain, shape, owned=True).run(replace(columns, values=values)).values, StructColumn)
@@ -345,12 +348,12 @@ def by_columns_as_by_records(chain: Sequence[Step], batch: Batch) -> bool:
 
 @MANY
 @given(st.lists(steps(MOVES, ("$Value",), ("RecordIsTombstone",)), min_size=1, max_size=3), field_batches())
-def test_columns_of_fields_give_what_records_give(chain: list[Step], batch: Batch) -> None:
+def test_columns_of_fields_give_the_results_of_records(chain: list[Step], batch: Batch) -> None:
     by_columns_as_by_records(chain, batch)
 
 
-def test_what_columns_do_not_tell_goes_record_by_record() -> None:
-    """A null where one is not welcome fails as one by one; a step for some records only is done to those."""
+def test_values_that_columns_cannot_express_are_processed_record_by_record() -> None:
+    """A forbidden null fails as with single records; a step with a predicate is applied to its records only."""
     text, maybe = Schema("STRING"), Schema("STRING", optional=True)
     schema = SchemaBuilder("STRUCT").field("a", maybe).field("b", text).build()
     structs = [Struct(schema, ["p", "q"]), Struct(schema, [None, "r"])]
@@ -372,13 +375,13 @@ def test_what_columns_do_not_tell_goes_record_by_record() -> None:
 
 
 def column(schema: Schema, structs: Sequence[Any]) -> StructColumn:
-    """The structs, kept field by field."""
+    """The structs as a column of fields."""
     fields = [[struct.values[place] for struct in structs] for place in range(len(schema.fields))]
     return StructColumn(schema, fields, len(structs))
 
 
-def test_ordinary_chains_do_go_by_columns() -> None:
-    """Else the property above would compare the loop over records with itself."""
+def test_ordinary_chains_use_columns() -> None:
+    """Otherwise the property above would compare the loop over records with itself."""
     schema = SchemaBuilder("STRUCT").field("a", Schema("STRING")).field("b", Schema("INT32", optional=True)).build()
     config: dict[str, Config] = {
         "InsertField": {"static.field": "x[0]", "static.value": "x[1]", "offset.field": "o", "timestamp.field": "t"},
@@ -397,7 +400,7 @@ def test_ordinary_chains_do_go_by_columns() -> None:
     assert [struct.values for struct in made.values] == [["", "1", 7, JavaDate(5)], ["", None, 8, None]]
 
 
-def test_texts_that_become_a_field_do_go_by_columns() -> None:
+def test_texts_that_become_a_field_use_columns() -> None:
     chain = [step("HoistField", {"field": "a"}), step("InsertField", {"static.field": "s", "static.value": "x"})]
     loop = Loop(chain, Shape(None, Schema("STRING"), source=True), owned=False)
     made = loop.run(Batch("t", None, (), ["p", "q"], value_schema=Schema("STRING")))
@@ -413,7 +416,7 @@ def step(name: str, config: Config) -> Step:
     return Step(name, made)
 
 
-def test_structs_that_were_read_are_the_truth() -> None:
+def test_structs_that_were_read_override_the_columns() -> None:
     schema = SchemaBuilder("STRUCT").field("a", Schema("STRING")).build()
     converter = make_converter("c", {"c": "JsonConverter", "c.schemas.enable": "false"}, role="value")
     values = column(schema, [Struct(schema, ["p"])] * 20)
@@ -425,7 +428,9 @@ def test_structs_that_were_read_are_the_truth() -> None:
 
 @MANY
 @given(chains(), st.lists(MAPS | st.none(), min_size=1, max_size=3))
-def test_a_map_that_is_the_chains_own_gives_the_same(chain: list[Step], maps: list[dict[str, Any] | None]) -> None:
+def test_changing_an_owned_map_in_place_gives_the_same_result(
+    chain: list[Step], maps: list[dict[str, Any] | None]
+) -> None:
     count = len(maps)
     batch = Batch("t", 0, [None] * count, maps, range(count), [5] * count, headers=[[] for _ in maps])
     wanted = outcome(lambda: one_by_one(chain, batch, Shape()))
@@ -462,7 +467,7 @@ T = TypeVar("T")
 
 
 class _Eager:
-    """Has all values decoded before the chain, and forgives nothing."""
+    """Requests decoding of all values before the chain, and tolerates no error."""
 
     eager = True
 
@@ -471,7 +476,7 @@ class _Eager:
 
 
 class _Watched(StringConverter):
-    """Tells when a batch is decoded."""
+    """Notes that a batch was decoded."""
 
     decoded = False
 
@@ -487,7 +492,7 @@ def strings(made: StringConverter, role: Literal["key", "value"]) -> StringConve
 
 @settings(max_examples=soak_or(60, 2_000), deadline=None)
 @given(BESIDE_VALUES)
-def test_values_no_step_looks_at_are_not_decoded(chain: list[Step]) -> None:
+def test_values_that_no_step_reads_are_not_decoded(chain: list[Step]) -> None:
     watched = _Watched()
     run = SinkChain(
         strings(StringConverter(), "key"), strings(watched, "value"), SimpleHeaderConverter(), chain, keys=False
@@ -496,7 +501,7 @@ def test_values_no_step_looks_at_are_not_decoded(chain: list[Step]) -> None:
     try:
         made = run.run(batch)
     except RecordError:
-        return  # what fails is looked for record by record, from the bytes on
+        return  # failures are searched record by record, from the bytes on
     assert not watched.decoded
     assert [list(one.values) for one in made] in ([], [["v"]])
 
@@ -508,11 +513,11 @@ ENVELOPES = [
     b'{"schema":{"type":"int32","optional":true,"default":7},"payload":null}',
     b'{"schema":{"type":"struct","fields":[{"type":"int8","field":"a"}]},"payload":{"b":2,"a":1}}',
 ]
-"""JSON with schemas as others write it: each means what Java would write in other bytes."""
+"""JSON with schemas as other programs write it: Java would write each with other bytes."""
 
 
 @given(st.sampled_from(ENVELOPES))
-def test_json_with_schemas_is_not_copied_as_bytes_for_java_writes_others(data: bytes) -> None:
+def test_json_with_schemas_is_not_copied_as_bytes_since_java_writes_other_bytes(data: bytes) -> None:
     converter = make_converter("c", {"c": "JsonConverter"}, role="value")
     schema, value = converter.read(data)
     written = converter.write(value, schema)
@@ -530,7 +535,7 @@ def test_json_with_schemas_is_not_copied_as_bytes_for_java_writes_others(data: b
     ),
     st.sampled_from(["StringConverter", "ByteArrayConverter", "JsonConverter", "JsonConverter with schemas"]),
 )
-def test_a_copy_that_nobody_decodes_on_its_way_is_what_decoding_and_encoding_gives(
+def test_a_copy_of_undecoded_bytes_equals_decoding_and_encoding(
     chain: list[Step], column: list[bytes | None], name: str
 ) -> None:
     config = {"c": name.split()[0], "c.schemas.enable": "true" if "with schemas" in name else "false"}
@@ -550,7 +555,7 @@ def test_a_copy_that_nobody_decodes_on_its_way_is_what_decoding_and_encoding_giv
     alone = [copied([one], STRICT) for one in column]
     for one, made in zip(column, alone, strict=True):
         wanted = copied([one], _Eager())
-        # What a filter drops unread is no error, whatever it is (docs/reference/differences.md).
+        # A record that is filtered undecoded is no error, whatever its bytes (docs/reference/differences.md).
         assert made == wanted or (made == [] and isinstance(wanted, str))
     together = copied(column, STRICT)
     assert isinstance(together, str) == any(isinstance(made, str) for made in alone)

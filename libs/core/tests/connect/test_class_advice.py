@@ -1,5 +1,6 @@
-"""A class that nobody has here is answered with what to write instead, and every class that runs is one that validation
-knows."""
+"""Advice for a class that does not exist here: the class to write instead; and validation knows every class that
+runs.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def test_advice_names_only_classes_that_exist() -> None:
         ("key.converter", "org.apache.kafka.connect.storage.StringConvertor", "did you mean .*StringConverter"),
     ],
 )
-def test_what_to_write_instead(field: str, name: str, fix: str) -> None:
+def test_an_unknown_class_is_answered_with_the_class_to_use(field: str, name: str, fix: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"Class {name} could not be found.")) as refused:
         parse_value(field, name, Type.CLASS, _PLUGINS)
     assert re.search(fix, refused.value.fix), refused.value.fix
@@ -82,13 +83,13 @@ def test_an_abstract_transformation_is_answered_with_its_two_classes() -> None:
     assert re.match(r"did you mean .*InsertField\$Key or", _PLUGINS.class_advice("transforms.a.type", name))
 
 
-def test_a_transformation_that_no_chain_can_make_says_the_same() -> None:
+def test_a_transformation_that_no_chain_can_build_gets_the_same_advice() -> None:
     with pytest.raises(ConfigError, match="could not be found") as refused:
         make_transformation("transforms.a.type", "io.debezium.transforms.HeaderToValue")
     assert "RecordTransformation" in refused.value.fix
 
 
-def test_keys_of_a_transformation_that_nothing_reads_are_told() -> None:
+def test_unread_keys_of_a_transformation_are_reported() -> None:
     config = {
         "transforms": "o,d", "transforms.o.type": "EventRouter", "transforms.o.tracing.operation.name": "x",
         "transforms.o.route.by.field": "kind", "transforms.o.route.by.feild": "kind",
@@ -103,7 +104,7 @@ def test_keys_of_a_transformation_that_nothing_reads_are_told() -> None:
     assert "OpenTelemetry" in found[0].message
 
 
-def test_a_config_provider_that_is_not_built_is_answered_with_what_is() -> None:
+def test_an_unsupported_config_provider_is_answered_with_the_supported_ones() -> None:
     worker = {"config.providers": "k", "config.providers.k.class": "io.strimzi.kafka.KubernetesSecretConfigProvider"}
     with pytest.raises(ConfigError, match="no config provider") as refused:
         ConfigProviders.of(worker)
@@ -136,7 +137,7 @@ def test_a_config_provider_that_is_not_built_is_answered_with_what_is() -> None:
         ("com.example.Unheard", ""),
     ],
 )
-def test_a_connector_that_nobody_has_is_answered_with_what_does_its_work(name: str, fix: str) -> None:
+def test_an_unknown_connector_is_answered_with_its_replacement(name: str, fix: str) -> None:
     known = ("PostgresSink", "HttpSink", "io.debezium.connector.postgresql.PostgresConnector", "JdbcSinkConnector")
     found = class_advice.connector_advice(name, known)
     assert found.startswith(fix)

@@ -1,4 +1,4 @@
-"""Java's settings for TLS and logins in librdkafka's words: whose win, what becomes of each, what is refused."""
+"""Java's settings for TLS and logins in librdkafka's terms: precedence, translation of each, and refusals."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def under(prefix: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def translated(**config: str) -> dict[str, str]:
-    """Of a worker's own settings; of names, `__` stands for a dot."""
+    """Translation of a worker's own settings; in names, `__` stands for a dot."""
     return dict(client_access("admin", {name.replace("__", "."): value for name, value in config.items()}).config)
 
 
-def test_the_narrowest_setting_wins() -> None:
+def test_the_most_specific_setting_wins() -> None:
     worker = {**LOGIN, "sasl.jaas.config": JAAS, "consumer.ssl.truststore.location": "ca", "group.id": "g"}
     worker["consumer.ssl.truststore.type"] = "PEM"
     connector = {"consumer.override.sasl.jaas.config": JAAS.replace('"u"', '"other"'), "producer.override.acks": "all"}
@@ -48,8 +48,8 @@ def test_the_narrowest_setting_wins() -> None:
     }
 
 
-def test_a_client_with_a_protocol_of_its_own_takes_nothing_of_the_workers() -> None:
-    """As in Connect, where the worker's own `ssl.*` may be of its REST server."""
+def test_a_client_with_its_own_protocol_inherits_nothing_from_the_worker() -> None:
+    """As in Connect, where the worker's own `ssl.*` may be for its REST server."""
     worker = {
         "ssl.keystore.location": "rest.jks",
         "security.protocol": "SSL",
@@ -61,7 +61,7 @@ def test_a_client_with_a_protocol_of_its_own_takes_nothing_of_the_workers() -> N
         client_access("admin", worker)  # Connect's admin clients take all of it
 
 
-def test_what_the_protocol_does_not_read_is_not_looked_at() -> None:
+def test_settings_that_the_protocol_does_not_use_are_not_checked() -> None:
     unread = {"ssl.keystore.location": "own.jks", "sasl.mechanism": "GSSAPI"}
     assert client_access("admin", unread).config == {}
     assert client_access("admin", {**unread, "security.protocol": "plaintext"}).config == {
@@ -77,7 +77,7 @@ def test_what_the_protocol_does_not_read_is_not_looked_at() -> None:
         (f'{PLAIN} required serviceName="x" "username"="u" password="ü";', ("u", "ü")),
     ],
 )
-def test_logins_are_read_as_java_reads_them(text: str, login: tuple[str, str]) -> None:
+def test_logins_are_parsed_as_in_java(text: str, login: tuple[str, str]) -> None:
     found = translated(security__protocol="SASL_PLAINTEXT", sasl__mechanism="SCRAM-SHA-512", sasl__jaas__config=text)
     assert (found["sasl.username"], found["sasl.password"]) == login
     assert "sasl.jaas.config" not in found
@@ -99,7 +99,7 @@ def test_logins_are_read_as_java_reads_them(text: str, login: tuple[str, str]) -
         ("com.example.Login required a=b;", "has nothing for com.example.Login"),
     ],
 )
-def test_a_bad_login_says_what_is_wrong_and_never_shows_it(text: str, message: str) -> None:
+def test_an_invalid_login_reports_its_error_and_never_shows_the_login(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as refused:
         client_access("consumer", under("consumer.", {**LOGIN, "sasl.jaas.config": text} if text else LOGIN))
     assert refused.value.field.removeprefix("consumer.") == "sasl.jaas.config"
@@ -107,7 +107,7 @@ def test_a_bad_login_says_what_is_wrong_and_never_shows_it(text: str, message: s
     assert "password=p" not in str(refused.value)
 
 
-def test_tokens_come_from_the_identity_provider() -> None:
+def test_oauth_tokens_come_from_the_identity_provider() -> None:
     jaas = f'{OAUTH} required clientId="me" clientSecret="s3" scope="kafka" extension_pool="x" extension_l="y";'
     found = translated(
         security__protocol="SASL_SSL",
@@ -129,7 +129,7 @@ def test_tokens_come_from_the_identity_provider() -> None:
     }
 
 
-def test_certificates() -> None:
+def test_certificates_are_translated() -> None:
     pem = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.keystore.type": "PEM"}
     files = {**pem, "ssl.truststore.location": "ca.pem", "ssl.keystore.location": "own.pem", "ssl.key.password": "k"}
     assert client_access("admin", files).config == {
@@ -196,7 +196,9 @@ def test_certificates() -> None:
         ),
     ],
 )
-def test_what_librdkafka_has_not_is_refused_with_a_way_out(config: dict[str, str], key: str, says: str) -> None:
+def test_settings_that_librdkafka_lacks_are_refused_with_an_alternative(
+    config: dict[str, str], key: str, says: str
+) -> None:
     with pytest.raises(ConfigError) as refused:
         client_access("producer", {}, under("producer.override.", {"security.protocol": "SSL", **config}))
     assert refused.value.field.removeprefix("producer.override.") == key
@@ -211,7 +213,7 @@ def test_java_only_settings_are_named_as_ignored() -> None:
 
 
 @pytest.mark.parametrize("client", ["admin", "consumer", "producer"])
-def test_amazons_login_by_iam_is_told_on_to_who_makes_the_client(client: str) -> None:
+def test_amazons_iam_login_is_passed_to_the_creator_of_the_client(client: str) -> None:
     told = {name: MSK[name] for name in ("security.protocol", "sasl.mechanism", "sasl.jaas.config")}
     assert client_access(client, MSK).config == told
     assert client_access(client, {}, under(f"{client}.override.", MSK)).config == told
@@ -228,7 +230,7 @@ def test_amazons_login_by_iam_is_told_on_to_who_makes_the_client(client: str) ->
     }
 
 
-def test_amazons_login_without_its_package_is_told_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_amazons_iam_login_without_its_package_is_refused_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("herdmesh.connect.clients.msk_iam.SIGNER", "herdmesh_has_no_such_package")
     with pytest.raises(ConfigError, match="is not installed here") as refused:
         client_access("admin", MSK)

@@ -1,4 +1,4 @@
-"""Java's client settings: each has a row, what librdkafka is handed it takes, and the rest is told."""
+"""Java's client settings: each has a row, librdkafka accepts the translated ones, and the rest is reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EXAMPLES = {
     "metadata.recovery.strategy": "REBOOTSTRAP",
 }
 
-#: What librdkafka wants beside a value at its bound.
+#: Further settings that librdkafka requires beside a value at its bound.
 _BESIDE = {
     "reconnect.backoff.ms": {"reconnect.backoff.max.ms": "3600000"},
     "reconnect.backoff.max.ms": {"reconnect.backoff.ms": "0"},
@@ -42,18 +42,18 @@ _BESIDE = {
 }
 
 
-def test_the_page_is_made_of_the_table() -> None:
+def test_the_page_is_generated_from_the_table() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
-def test_the_table_has_the_settings_of_kafka_and_no_others() -> None:
+def test_the_table_has_exactly_kafkas_settings() -> None:
     named = {name for client in CLIENTS for name in java_names(client)}
     assert named == set(SETTINGS)
 
 
 @pytest.mark.parametrize("client", ["consumer", "producer"])
-def test_librdkafka_takes_what_it_is_handed_at_both_bounds(client: str) -> None:
-    """Also beyond them: what is out of bounds is brought within and told."""
+def test_librdkafka_accepts_translated_values_at_both_bounds(client: str) -> None:
+    """Also beyond them: a value out of bounds is moved to the bound and reported."""
     make: Any = Consumer if client == "consumer" else Producer
     base = {"group.id": "g"} if client == "consumer" else {}
     for name in java_names(client):
@@ -93,7 +93,7 @@ def test_units_names_and_words_are_translated() -> None:
     assert [one.field for one in found.warnings] == ["producer.override.compression.zstd.level"]
 
 
-def test_what_has_no_effect_is_told_once_with_its_full_name_and_why() -> None:
+def test_a_setting_without_effect_is_reported_once_with_its_full_name_and_reason() -> None:
     own = {
         "consumer.override.isolation.level": "read_uncommitted",
         "consumer.override.sesion.timeout.ms": "1",
@@ -110,12 +110,12 @@ def test_what_has_no_effect_is_told_once_with_its_full_name_and_why() -> None:
     assert [one.field for one in worker_warnings(worker)] == ["consumer.bad", "consumer.override.fetch.min.bytes"]
 
 
-def test_what_asks_for_what_is_done_anyway_is_no_warning() -> None:
+def test_a_setting_that_equals_the_fixed_value_is_no_warning() -> None:
     own = {"consumer.override.isolation.level": "read_committed", "consumer.override.enable.auto.commit": "false"}
     assert override_warnings(["consumer"], own, {}) == []
 
 
-def test_no_number_is_an_error_with_the_full_name() -> None:
+def test_text_in_place_of_a_number_is_an_error_with_the_full_name() -> None:
     with pytest.raises(ConfigError) as raised:
         client_settings("consumer", {}, {"consumer.override.fetch.min.bytes": "many"})
     assert raised.value.field == "consumer.override.fetch.min.bytes"

@@ -1,4 +1,4 @@
-"""The model of configuration definitions, as Java's `ConfigDef` has it."""
+"""The model of configuration definitions, equal to Java's `ConfigDef`."""
 
 from __future__ import annotations
 
@@ -55,32 +55,32 @@ def test_null_is_not_the_default() -> None:
     assert (values["n"].value, values["n"].problems) == (None, [])
 
 
-def test_what_is_wrong_is_echoed_when_it_can_be_parsed() -> None:
+def test_an_invalid_value_is_echoed_when_it_can_be_parsed() -> None:
     values = ConfigDef(key("n", Type.INT, 1, validator=at_least(1))).validate({"n": " 0 "})
     assert values["n"].value == 0
 
 
-def test_a_dependent_nobody_defined_is_told_and_hidden() -> None:
+def test_an_undefined_dependent_is_reported_and_hidden() -> None:
     values = ConfigDef(key("a", dependents=("b",))).validate({})
     assert messages(values) == {"b": ["b is referred in the dependents, but not defined."]}
     assert not values["b"].visible
 
 
-def test_a_key_with_two_parents_is_looked_at_twice() -> None:
+def test_a_key_with_two_parents_is_validated_twice() -> None:
     definition = ConfigDef(key("a", dependents=("c",)), key("b", dependents=("c",)), key("c", Type.INT, 1))
     assert messages(definition.validate({"c": "x"})) == {
         "c": ["Invalid value x for configuration c: Not a number of type INT"] * 2
     }
 
 
-def test_keys_that_only_depend_on_each_other_are_never_looked_at() -> None:
+def test_keys_that_only_depend_on_each_other_are_never_validated() -> None:
     definition = ConfigDef(key("a", Type.INT, 1, dependents=("b",)), key("b", Type.INT, 1, dependents=("a",)))
     values = definition.validate({"a": "x"})
     assert [(one.value, one.problems) for one in values.values()] == [(None, []), (None, [])]
 
 
 class Offer:
-    """A recommender that remembers what it was asked."""
+    """A recommender that remembers its arguments."""
 
     def __init__(self, *values: Any, visible: bool = True) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
@@ -94,28 +94,28 @@ class Offer:
         return self._values
 
 
-def test_recommendations_are_made_of_parsed_values_and_change_no_error() -> None:
+def test_recommendations_use_parsed_values_and_change_no_error() -> None:
     offer = Offer(1, 2, visible=False)
     values = ConfigDef(key("a", Type.INT, 7), key("b", recommender=offer.made())).validate({"a": "3", "b": "9"})
     assert offer.asked == [("b", {"a": 3, "b": "9"})]
     assert (list(values["b"].recommended), values["b"].visible, values["b"].problems) == ([1, 2], False, [])
 
 
-def test_of_two_recommendations_what_both_allow_remains() -> None:
+def test_two_recommendations_are_intersected() -> None:
     offers = iter([[1, 2, 3], [2, 3, 4]])
     child = key("c", recommender=Recommender(lambda _name, _parsed: next(offers)))
     values = ConfigDef(key("a", dependents=("c",)), key("b", dependents=("c",)), child).validate({})
     assert list(values["c"].recommended) == [2, 3]
 
 
-def test_a_recommender_that_refuses_is_a_problem_of_its_key() -> None:
+def test_a_recommender_that_raises_is_a_problem_of_its_key() -> None:
     def refuse(_name: str, _parsed: Mapping[str, Any]) -> Sequence[Any]:
         raise ConfigError("no idea")
 
     assert messages(ConfigDef(key("a", recommender=Recommender(refuse))).validate({})) == {"a": ["no idea"]}
 
 
-def test_embedded_keys_are_sorted_prefixed_and_name_their_short_form() -> None:
+def test_embedded_keys_are_sorted_prefixed_and_show_their_short_name() -> None:
     offer = Offer("x")
     child = ConfigDef(
         key("z", group="Late", order=1, dependents=("y",), recommender=offer.made()),
@@ -203,7 +203,7 @@ def test_values_are_parsed_as_in_connect(text: Any, kind: Type, value: Any) -> N
         (True, Type.INT, "Invalid value true for configuration k: Expected value to be a int, but it was a boolean"),
     ],
 )
-def test_bad_values_are_refused_in_connects_words(text: Any, kind: Type, message: str) -> None:
+def test_invalid_values_are_refused_with_connects_messages(text: Any, kind: Type, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_value("k", text, kind)
     assert str(refused.value) == message

@@ -1,4 +1,6 @@
-"""References in configs: what they become, what is said of those that become nothing, and the way back."""
+"""References in configs: their resolution, the errors of unresolvable ones, and the way back from values to
+references.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,14 @@ _JAVA = "org.apache.kafka.common.config.provider."
 
 @pytest.fixture(autouse=True, scope="module")
 def _secrets_of_its_own() -> Iterator[None]:
-    """No other test's texts are to lose a word of these."""
+    """Restore the known secrets, so that texts of other tests are not redacted."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(redaction, "_secrets", redaction.Secrets())
         yield
 
 
 class Known(ConfigProvider):
-    """Answers with what it was made with."""
+    """Answers with fixed values."""
 
     def __init__(self, data: Mapping[str, str], ttl_ms: int | None = None) -> None:
         self.data, self.ttl_ms = data, ttl_ms
@@ -43,7 +45,7 @@ class Known(ConfigProvider):
         return ConfigData({key: self.data[key] for key in keys if key in self.data}, self.ttl_ms)
 
 
-def test_the_builtin_ones_read_what_kafkas_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_builtin_providers_read_what_kafkas_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "db.properties").write_text("user = ann\npass\\:word=p\\u00e4ss\\\n  wörd\n", encoding="utf-8")
     (tmp_path / "token").write_text("tok-en\n", encoding="utf-8")
     monkeypatch.setenv("HERD_TEST_PASSWORD", "from-env")
@@ -92,7 +94,7 @@ def test_the_builtin_ones_read_what_kafkas_do(tmp_path: Path, monkeypatch: pytes
         assert raised.value.fix
 
 
-def test_each_provider_and_path_is_asked_once_with_all_keys() -> None:
+def test_each_provider_and_path_is_queried_once_with_all_keys() -> None:
     one = Known({"a": "${k:b}", "b": "2"})
     resolved = ConfigProviders({"k": one}).resolve({"x": "${k:p:a}${k:p:b}", "y": "${k:p:b}", "z": "${k:b}"})
     assert resolved.config == {"x": "${k:b}2", "y": "2", "z": "2"}
@@ -108,7 +110,7 @@ def test_the_shortest_ttl_counts() -> None:
     assert given.resolve({"x": "${b:k}"}).ttl_ms == 90, "the provider knows better"
 
 
-def test_what_an_authors_code_returns_is_stored_with_references() -> None:
+def test_configs_returned_by_an_authors_code_are_stored_with_references() -> None:
     resolved = ConfigProviders({"k": Known({"pw": "s3cret", "pin": "12"})}).resolve(
         {"password": "${k:pw}", "pin": "${k:pin}", "tasks.max": "12"}
     )
@@ -122,7 +124,7 @@ def test_what_an_authors_code_returns_is_stored_with_references() -> None:
     }
 
 
-def test_a_worker_that_names_no_usable_provider_is_told_which_property() -> None:
+def test_an_unusable_provider_of_a_worker_is_reported_with_its_property() -> None:
     for worker, name in (
         ({"config.providers": "x"}, "config.providers.x.class"),
         ({"config.providers": "x", "config.providers.x.class": "Volt"}, "config.providers.x.class"),
@@ -144,10 +146,10 @@ def test_a_worker_that_names_no_usable_provider_is_told_which_property() -> None
         assert raised.value.field == name
 
 
-def test_an_authors_provider_is_found_by_the_name_of_its_entry_point(
+def test_a_custom_provider_is_found_by_the_name_of_its_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An installed package, as `importlib.metadata` sees it; its params are given without their prefix."""
+    """An installed package, as `importlib.metadata` sees it; its params are passed without their prefix."""
     info = tmp_path / "vault_of_tests-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vault-of-tests\nVersion: 1.0\n")
@@ -185,7 +187,7 @@ class Vault(ConfigProvider):
 """
 
 
-def test_an_authors_error_is_told_without_what_is_secret() -> None:
+def test_an_error_of_a_custom_provider_is_reported_without_secrets() -> None:
     class Breaks(Known):
         def get(self, path: str, keys: frozenset[str]) -> ConfigData:
             if path == "bad":
@@ -229,14 +231,14 @@ class _Raising(dict[str, str]):
         (ConfigData(_Raising()), "closed"),
     ],
 )
-def test_an_answer_of_the_wrong_type_is_a_look_up_that_failed(answer: object, why: str) -> None:
+def test_an_answer_of_the_wrong_type_is_a_failed_look_up(answer: object, why: str) -> None:
     with pytest.raises(ConfigError, match=r"a: \$\{v:k\} cannot be resolved: ") as raised:
         ConfigProviders({"v": Answers(answer)}).resolve({"a": "${v:k}"})
     assert why in str(raised.value)
     assert (raised.value.field, raised.value.fix) == ("a", "see what provider v needs")
 
 
-def test_what_one_answer_alone_saw_is_hidden_in_it_and_nowhere_else() -> None:
+def test_a_secret_known_to_one_answer_is_redacted_only_there() -> None:
     redaction.keep_secret(["kept-on"])
     with redaction.secrets_of_one_answer():
         redaction.keep_secret(["kept-on-here"])
@@ -254,7 +256,7 @@ def test_what_one_answer_alone_saw_is_hidden_in_it_and_nowhere_else() -> None:
     st.text(max_size=20),
     st.text(max_size=20),
 )
-def test_no_text_keeps_a_secret(secret: str, before: str, after: str) -> None:
+def test_redacted_text_never_contains_the_secret(secret: str, before: str, after: str) -> None:
     known = redaction.Secrets()
     known.keep([secret])
     assert secret not in known.hidden_in(before + secret + after)
@@ -274,7 +276,7 @@ ORDINARY = ["secret", "Password", "postgres", "true", "abc", "a1", "p w"]
         "password: {0}, user: ann", "the password {0} is wrong", "Passwd is {0}", "[ann,{0}]", "`{0}`",
     ],
 )  # fmt: skip
-def test_a_secret_that_is_an_ordinary_word_is_hidden_where_it_stands_as_a_value(secret: str, text: str) -> None:
+def test_a_secret_that_is_an_ordinary_word_is_redacted_where_it_is_a_value(secret: str, text: str) -> None:
     known = redaction.Secrets()
     known.keep([secret])
     assert known.hidden_in(text.format(secret)) == text.format("***")
@@ -288,26 +290,26 @@ def test_a_secret_that_is_an_ordinary_word_is_hidden_where_it_stands_as_a_value(
         "the connector failed: secret not found", "a_secret=5",
     ],
 )  # fmt: skip
-def test_an_ordinary_word_in_a_sentence_stays(text: str) -> None:
+def test_an_ordinary_word_in_a_sentence_is_not_redacted(text: str) -> None:
     known = redaction.Secrets()
     known.keep(["secret", "a", "1", "12", "999"])
     assert known.hidden_in(text) == text
 
 
-def test_a_short_number_is_hidden_where_it_is_a_number_of_its_own() -> None:
+def test_a_short_number_is_redacted_where_it_is_a_whole_number() -> None:
     known = redaction.Secrets()
     known.keep(["1234", "123456"])
     text = "password 1234 of ann:123456@h and %401234, at offset 51234, 12345 bytes, task-1234"
     assert known.hidden_in(text) == "password *** of ann:***@h and %40***, at offset 51234, 12345 bytes, task-***"
 
 
-def test_a_log_lines_lists_and_objects_are_hidden_too() -> None:
+def test_lists_and_objects_of_a_log_line_are_redacted_too() -> None:
     ConfigProviders({"k": Known({"s": "top-secret\nline-two"})}).resolve({"a": "${k:s}"})
     shown = str(redacted_value({"a": ["top-secret\nline-two", (RuntimeError("x line-two"),)], "n": 7}))
     assert shown == "{'a': ['***', ['x ***']], 'n': 7}"
 
 
-def test_what_is_printed_is_hidden_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printed_output_is_redacted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     redaction.keep_secret(["print-ed-secret"])
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, io.StringIO())
@@ -320,7 +322,7 @@ def test_what_is_printed_is_hidden_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [cast("io.StringIO", one).getvalue() for one in shown] == ["it is ***\n", "no: ***!\n"]
 
 
-def test_values_that_change_all_the_time_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constantly_changing_secrets_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redaction, "KEPT_MAX", 3)
     known = redaction.Secrets()
     known.keep(["stays-1"])
@@ -353,9 +355,7 @@ def test_values_that_change_all_the_time_do_not_fill_the_memory(monkeypatch: pyt
         ),
     ],
 )
-def test_passwords_within_urls_are_secrets_also_where_no_reference_is(
-    text: str, passwords: set[str], shown: str
-) -> None:
+def test_passwords_within_urls_are_secrets_also_without_a_reference(text: str, passwords: set[str], shown: str) -> None:
     assert url_passwords(text) == passwords
     assert without_url_passwords(text) == shown
     resolved = ConfigProviders({}).resolve({"url": "".join(text.split("${env:PW}"))})
@@ -364,12 +364,12 @@ def test_passwords_within_urls_are_secrets_also_where_no_reference_is(
         assert redacted(f"no {password}.") == (f"no {password}." if len(password) < 4 else "no ***.")
 
 
-def test_a_resolved_password_within_a_url_is_a_secret_of_its_own() -> None:
+def test_a_resolved_password_within_a_url_is_a_secret_by_itself() -> None:
     resolved = ConfigProviders({"v": Known({"url": "http://u:from-vault@h"})}).resolve({"url": "${v:url}"})
     assert resolved.secrets == {"http://u:from-vault@h", "from-vault"}
 
 
-def test_a_value_of_type_password_is_known_to_redaction_once_it_was_parsed() -> None:
+def test_a_parsed_value_of_type_password_is_redacted() -> None:
     definition = ConfigDef(ConfigKey("login", Type.PASSWORD, "", Importance.LOW, "."))
     assert definition.parse({"login": " parsed-login "}) == {"login": "parsed-login"}
     assert redacted("login parsed-login") == "login ***"

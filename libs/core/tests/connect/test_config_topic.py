@@ -1,4 +1,4 @@
-"""What the config topic's codec accepts and refuses beyond what a healthy cluster writes (config-topic 4, 11)."""
+"""Codec of the config topic beyond the records of a healthy cluster: accepted and refused ones (config-topic 4, 11)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from herdmesh.connect.topics.decoding import Tombstone, Undecodable, Unknown
 _REFUSED = object()
 
 _CASES: list[tuple[str, bytes | None, Any]] = [
-    # target state: a string in state.v2 decides alone; anything else leaves it to state
+    # target state: a string in state.v2 decides alone; with anything else, state decides
     ("target-state-c", b'{"state":"PAUSED"}', TargetStateRecord("c", TargetState.PAUSED)),
     ("target-state-c", b'{"state":"PAUSED","state.v2":"STOPPED"}', TargetStateRecord("c", TargetState.STOPPED)),
     ("target-state-c", b'{"state":"PAUSED","state.v2":"stopped"}', _REFUSED),
@@ -80,11 +80,11 @@ _CASES: list[tuple[str, bytes | None, Any]] = [
     ("session-key", b'{"key":"AQI=","algorithm":"a","creation-timestamp":5.0}', _REFUSED),
     ("logger-cluster-a.b", b'{"level":"DEBUG"}', LoggerRecord("a.b", "DEBUG")),
     ("logger-cluster-a.b", b'{"level":null}', _REFUSED),
-    # ours
+    # records of Herdmesh
     ("herdmesh-connector-c", None, Tombstone("herdmesh-connector", "c")),
     ("herdmesh-connector-c", b'{"incarnation":"i"}', _REFUSED),
     ("herdmesh-leader", b'{"epoch":1}', _REFUSED),
-    # nobody's
+    # unknown keys
     ("session-key-2", b"{}", Unknown("session-key-2")),
     ("herdmesh-leader-x", b"{}", Unknown("herdmesh-leader-x")),
     ("connector", b"{}", Unknown("connector")),
@@ -93,7 +93,7 @@ _CASES: list[tuple[str, bytes | None, Any]] = [
 
 
 @pytest.mark.parametrize(("key", "value", "expected"), _CASES)
-def test_reads_as_connect_does(key: str, value: bytes | None, expected: Any) -> None:
+def test_records_are_read_as_by_connect(key: str, value: bytes | None, expected: Any) -> None:
     record = config_topic.decode(key.encode(), value)
     if expected is _REFUSED:
         assert isinstance(record, Undecodable)
@@ -102,7 +102,7 @@ def test_reads_as_connect_does(key: str, value: bytes | None, expected: Any) -> 
         assert record == expected
 
 
-def test_a_refused_record_still_names_what_it_was_about() -> None:
+def test_a_refused_record_still_names_its_subject() -> None:
     # A commit for a connector without config clears it even when its value cannot be read
     # (docs/reference/connect/config-topic.md, section 4.4, step 1).
     assert config_topic.decode(b"commit-c", b"{bad") == Undecodable(
@@ -111,14 +111,14 @@ def test_a_refused_record_still_names_what_it_was_about() -> None:
     assert config_topic.decode(None, b"{}") == Undecodable("the key is null")
 
 
-def test_stopped_is_paused_for_old_workers() -> None:
+def test_stopped_is_written_as_paused_for_old_workers() -> None:
     assert config_topic.encode(TargetStateRecord("c", TargetState.STOPPED)) == (
         b"target-state-c",
         b'{"state":"PAUSED","state.v2":"STOPPED"}',
     )
 
 
-def test_digest_ignores_order_and_tells_values_apart() -> None:
+def test_the_digest_ignores_order_and_distinguishes_values() -> None:
     assert task_config_digest({"a": "1", "b": None}) == task_config_digest({"b": None, "a": "1"})
     assert task_config_digest({"a": "1"}) != task_config_digest({"a": None})
     assert len(task_config_digest({})) == 64
@@ -155,7 +155,7 @@ _records: st.SearchStrategy[ConfigRecord] = st.one_of(
 
 
 @given(_records)
-def test_every_record_round_trips(record: ConfigRecord) -> None:
+def test_every_record_survives_the_round_trip(record: ConfigRecord) -> None:
     assert config_topic.decode(*config_topic.encode(record)) == record
 
 
@@ -170,7 +170,7 @@ _json = st.dictionaries(_text, st.none() | st.booleans() | _int64 | _text, max_s
 
 
 @given(st.builds(AuditRecord, _names, _text, _int64, _text, _text, _json, _json, _text, _text))
-def test_audit_records_round_trip(record: AuditRecord) -> None:
+def test_audit_records_survive_the_round_trip(record: AuditRecord) -> None:
     assert audit_topic.decode(*audit_topic.encode(record)) == record
 
 

@@ -1,5 +1,6 @@
-"""Confluent's transformations do what its documentation says, compiled and record by record. Its classes are not
-published openly, so nothing is recorded of them."""
+"""Confluent's transformations as its documentation describes them, compiled and record by record. Its classes are not
+published openly, so there are no recordings.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def _record(**changes: Any) -> Vector:
 
 
 def _one(name: str, config: dict[str, str], given: Vector) -> Vector | None:
-    """What becomes of the record, which both ways of running the step agree on."""
+    """The record after the step; checks that both ways of running the step agree."""
     first, *others = results({"transform": f"{_CONFLUENT}.{name}", "config": config, "input": given})
     assert len(others) == 1, "the step was not compiled"
     assert others == [first]
@@ -42,7 +43,7 @@ def _one(name: str, config: dict[str, str], given: Vector) -> Vector | None:
     ("behavior", "after"),
     [(None, None), ("nullify", None), ("retain", _STRING), ("force_optional", {**_STRING, "optional": True})],
 )
-def test_drop(part: str, other: str, behavior: str | None, after: Any) -> None:
+def test_drop_removes_key_or_value(part: str, other: str, behavior: str | None, after: Any) -> None:
     config = {} if behavior is None else {"schema.behavior": behavior}
     found = _one(f"Drop${part.title()}", config, _record())
     assert found is not None
@@ -50,7 +51,7 @@ def test_drop(part: str, other: str, behavior: str | None, after: Any) -> None:
     assert (found[other], found[f"{other}Schema"]) == (_record()[other], _STRING)
 
 
-def test_drop_validates_that_null_fits() -> None:
+def test_drop_validates_that_null_fits_the_schema() -> None:
     config = {"schema.behavior": "validate"}
     optional = {**_STRING, "optional": True}
     found = _one("Drop$Value", config, _record(valueSchema=optional))
@@ -62,7 +63,7 @@ def test_drop_validates_that_null_fits() -> None:
 
 
 @pytest.mark.parametrize("behavior", ["ignore", "warn"])
-def test_tombstones_are_left_out(behavior: str) -> None:
+def test_tombstones_are_filtered(behavior: str) -> None:
     config = {"behavior": behavior}
     assert _one("TombstoneHandler", config, _record()) is not None
     with structlog.testing.capture_logs() as logs:
@@ -104,7 +105,7 @@ def test_a_field_names_the_topic(schema: Any, config: dict[str, str], topic: str
         ({}, "The value is to name the topic and has to be a text"),
     ],
 )
-def test_what_cannot_name_a_topic_is_refused(config: dict[str, str], message: str) -> None:
+def test_a_value_that_cannot_name_a_topic_is_refused(config: dict[str, str], message: str) -> None:
     with pytest.raises(DataError, match=message):
         _one("ExtractTopic$Value", config, _record(valueSchema=_STRUCT, value=_WHOLE))
 
@@ -150,7 +151,7 @@ _RECORDS = [{"f2": "to", "n": 12, "f3": {"f4": "deep"}}, {"f2": "no", "n": 3, "f
          [True, True, False]),
     ],
 )  # fmt: skip
-def test_a_condition_keeps_records_or_leaves_them_out(
+def test_a_filter_condition_includes_or_excludes_records(
     schema: Any, config: dict[str, str], kept: list[bool | None]
 ) -> None:
     for value, wanted in zip(_RECORDS, kept, strict=True):
@@ -166,7 +167,7 @@ def test_a_condition_keeps_records_or_leaves_them_out(
         assert found is None or found["valueSchema"] == schema
 
 
-def test_a_tombstone_lacks_every_field() -> None:
+def test_a_tombstone_has_no_field() -> None:
     config = {"filter.condition": "$[?(@.n > 10)]", "filter.type": "include"}
     with pytest.raises(DataError, match=r"missing.or.null.behavior"):
         _one("Filter$Value", config, _record(valueSchema=None, value=None))
@@ -179,14 +180,14 @@ def test_a_tombstone_lacks_every_field() -> None:
     [("$[?(@.n > 10)", r"JSONPath: expected \)\]"), ("$..n", r"deep scans \(\.\.\) are not built"),
      ("$[?(@.n.length() > 1)]", "functions are not built"), ("$[?(@.n = 1)]", "expected")],
 )  # fmt: skip
-def test_a_condition_that_cannot_be_read_is_refused_with_its_place(condition: str, message: str) -> None:
+def test_an_invalid_condition_is_refused_with_its_position(condition: str, message: str) -> None:
     config = {"filter.condition": condition, "filter.type": "include"}
     with pytest.raises(ConfigError, match=message) as refused:
         step_of({"transform": f"{_CONFLUENT}.Filter$Value", "config": config})
     assert refused.value.field == "filter.condition"
 
 
-def test_a_float_and_a_decimal_are_compared_by_what_they_print_as() -> None:
+def test_a_float_and_a_decimal_are_compared_by_their_printed_text() -> None:
     fields = [{"type": "float", "optional": True, "field": "f"},
               {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1, "field": "d",
                "parameters": {"scale": "2"}, "optional": True}]  # fmt: skip
@@ -198,7 +199,7 @@ def test_a_float_and_a_decimal_are_compared_by_what_they_print_as() -> None:
 
 
 @pytest.mark.parametrize("package", [_CONFLUENT, "io.confluent.connect.cloud.transforms"])
-def test_topic_regex_router(package: str) -> None:
+def test_topic_regex_router_renames_the_topic(package: str) -> None:
     config = {"regex": "ord(.*)", "replacement": "acme_$1"}
     for found in results({"transform": f"{package}.TopicRegexRouter", "config": config, "input": _record()}):
         assert found is not None

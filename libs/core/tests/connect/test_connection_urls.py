@@ -1,4 +1,4 @@
-"""What of a connection URL is shown: enough to know the system by, and never a part of a password."""
+"""The displayed part of a connection URL: enough to recognise the system, and never a part of a password."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_system_and_its_hosts_are_shown(url: str) -> None:
 
 
 _MARK = "SECRET"
-#: A part of a password between any other characters, which may be the signs of a URL.
+#: A part of a password between any other characters, which may be the delimiters of a URL.
 _passwords = st.lists(st.sampled_from([*"@/?:;&#%=,()[]\\ .x1-", "//"]), max_size=6).flatmap(
     lambda around: st.integers(0, len(around)).map(lambda at: "".join([*around[:at], _MARK, *around[at:]]))
 )
@@ -75,7 +75,7 @@ def test_no_part_of_a_password_is_shown(form: str, password: str) -> None:
 
 @settings(max_examples=soak_or(200, 5_000))
 @given(st.sampled_from(("http://me:{}@registry:8081/x", "https://{}@registry")), _passwords)
-def test_an_address_of_http_shows_no_part_of_a_password(form: str, password: str) -> None:
+def test_an_http_address_shows_no_part_of_a_password(form: str, password: str) -> None:
     assert _MARK not in without_user(form.format(password))
     assert _MARK not in http_place(form.format(password))
 
@@ -89,5 +89,5 @@ def test_an_address_of_http_shows_no_part_of_a_password(form: str, password: str
         ("http://me:pa@ss@receiver/x", "HTTP server"),
     ],
 )
-def test_a_receiver_is_named_by_its_host(url: str, place: str) -> None:
+def test_an_http_receiver_is_named_by_its_host(url: str, place: str) -> None:
     assert http_place(url) == place

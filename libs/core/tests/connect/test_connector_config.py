@@ -1,6 +1,7 @@
-"""What Connect says of a whole config, with connectors of our own: rules between keys, and every problem at once.
+"""Validation of a whole connector config by Connect's rules, with connectors of our own: rules between keys, and every
+problem at once.
 
-That the result equals Java's for Connect's own connectors: `services/worker/tests/test_golden_validation.py`.
+`services/worker/tests/test_golden_validation.py` tests that the result equals Java's for Connect's own connectors.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from libs.core.tests.connect.example_plugins import ABSENT, PLUGINS, SINK, SOURC
 _PACKAGE = "org.apache.kafka.connect.transforms."
 
 
-def test_good_configs_have_no_problems() -> None:
+def test_valid_configs_have_no_problems() -> None:
     assert problems(SINK, {}) == []
     assert problems(SINK, {"connector.class": "example.SinkConnector", "topics": ABSENT, "topics.regex": "a.*"}) == []
     assert problems(SOURCE, {}) == []
@@ -56,11 +57,13 @@ _NULL = "Null value can not be supplied as the configuration value."
         ({"path": ABSENT}, [("path", 'Missing required configuration "path" which has no default value.')]),
     ],
 )
-def test_a_bad_config_names_the_key_in_connects_words(change: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+def test_an_invalid_config_names_the_key_with_connects_message(
+    change: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
     assert problems(SINK, change) == expected
 
 
-def test_everything_wrong_is_found_at_once() -> None:
+def test_every_problem_is_found_at_once() -> None:
     change = {"tasks.max": "0", "topics.regex": "[", "value.converter": "Nope", "path": "", "transforms": "t"}
     fields = [field for field, _ in problems(SINK, change)]
     assert fields == ["tasks.max", "value.converter", "topics", *["topics.regex"] * 2, "transforms.t.type", "path"]
@@ -96,13 +99,13 @@ def test_where_connect_fails_the_key_at_fault_is_named(change: dict[str, Any], f
     assert message in str(failed.value)
 
 
-def test_a_connectors_version_that_is_not_there_is_all_that_is_looked_at() -> None:
+def test_a_missing_version_of_the_connector_hides_all_other_problems() -> None:
     text = "Plugin example.SinkConnector not found that matches the version range [2,2], available versions: [1]"
     found = problems(SINK, {"connector.plugin.version": "2", "topics": ABSENT})
     assert found == [("connector.class", text), ("connector.plugin.version", text)]
 
 
-def test_aliases_name_one_transformation_once_and_the_result_grows_by_their_keys() -> None:
+def test_repeated_aliases_name_one_transformation_and_add_its_keys_to_the_result() -> None:
     change = {"transforms": "a,b,a", "transforms.a.type": f"{_PACKAGE}HoistField$Key", "transforms.b.type": "Nope"}
     result = validate_connector({**SINK, **change}, PLUGINS)
     names = [one.name for one in result.fields if one.name.startswith("transforms.")]
@@ -125,7 +128,7 @@ def test_a_sink_whose_name_gives_the_workers_group_is_refused() -> None:
     assert problems(SOURCE, {}, worker) == []
 
 
-def test_a_sink_that_asks_for_the_workers_group_is_refused_at_that_key_alone() -> None:
+def test_a_sink_that_sets_the_workers_group_is_refused_at_that_key_alone() -> None:
     worker = WorkerFacts(group_id="connect-s")
     change = {"consumer.override.group.id": "connect-s"}
     assert problems(SINK, change, worker) == [
@@ -149,35 +152,35 @@ def raise_it() -> bool | None:
     raise ValueError(" the author's words ")
 
 
-def test_required_support_is_there_when_worker_and_connector_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_exactly_once_passes_when_worker_and_connector_support_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert support(lambda: True, monkeypatch, _REQUIRED, WorkerFacts()) == []
 
 
-def test_required_support_of_a_connector_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_exactly_once_of_a_connector_without_support(monkeypatch: pytest.MonkeyPatch) -> None:
     assert support(lambda: False, monkeypatch, _REQUIRED, WorkerFacts()) == [
         "The connector does not support exactly-once semantics with the provided configuration."
     ]
 
 
-def test_required_support_of_a_connector_that_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_exactly_once_of_a_connector_that_does_not_declare_support(monkeypatch: pytest.MonkeyPatch) -> None:
     (message,) = support(lambda: None, monkeypatch, _REQUIRED, WorkerFacts())
     assert message.startswith("The connector does not implement the API required for preflight validation")
     assert 'use the value "requested"' in message
 
 
-def test_required_support_of_a_connector_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_exactly_once_of_a_connector_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     assert support(raise_it, monkeypatch, _REQUIRED, WorkerFacts()) == [
         "An unexpected error occurred during validation: the author's words"
     ]
 
 
-def test_required_support_on_a_worker_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_exactly_once_on_a_worker_without_support(monkeypatch: pytest.MonkeyPatch) -> None:
     assert support(lambda: True, monkeypatch, _REQUIRED, WorkerFacts(exactly_once=False)) == [
         "This worker does not have exactly-once source support enabled."
     ]
 
 
-def test_support_that_is_no_level_is_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_level_of_exactly_once_support_is_the_only_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     assert support(raise_it, monkeypatch, {"exactly.once.support": "bogus"}, WorkerFacts(exactly_once=False)) == [
         "Invalid value bogus for configuration exactly.once.support: String must be one of (case insensitive): "
         "REQUIRED, REQUESTED"
@@ -191,22 +194,22 @@ def boundary(answer: Any, monkeypatch: pytest.MonkeyPatch, value: str = "Connect
     return [message for _, message in found]
 
 
-def test_a_boundary_the_connector_defines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_boundary_that_the_connector_defines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert boundary(lambda: True, monkeypatch) == []
 
 
-def test_a_boundary_the_connector_cannot_define(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_boundary_that_the_connector_cannot_define(monkeypatch: pytest.MonkeyPatch) -> None:
     (message,) = boundary(lambda: False, monkeypatch)
     assert message.startswith("The connector does not support connector-defined transaction boundaries")
     (message,) = boundary(lambda: None, monkeypatch)
     assert message.startswith("This connector has returned a null value from its canDefineTransactionBoundaries")
 
 
-def test_a_boundary_of_a_connector_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_boundary_of_a_connector_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     assert boundary(raise_it, monkeypatch) == ["An unexpected error occurred during validation: the author's words"]
 
 
-def test_a_boundary_that_is_none_is_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_transaction_boundary_is_the_only_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     assert boundary(raise_it, monkeypatch, "x") == [
         "Invalid value x for configuration transaction.boundary: String must be one of (case insensitive): INTERVAL, "
         "POLL, CONNECTOR"
@@ -226,7 +229,7 @@ def test_a_boundary_that_is_none_is_only_that(monkeypatch: pytest.MonkeyPatch) -
         ("org.apache.kafka.connect.connector.policy.NoneConnectorClientConfigOverridePolicy", []),
     ],
 )
-def test_a_policy_decides_what_may_be_set_of_clients(policy: str, allowed: list[str]) -> None:
+def test_the_override_policy_decides_which_client_settings_are_allowed(policy: str, allowed: list[str]) -> None:
     worker = WorkerFacts(overrides=override_policy(policy, ["linger.ms", "acks"]))
     options = ["linger.ms", "bogus", "sasl.mechanism", "security.protocol", "sasl.jaas.config", "acks"]
     found = problems(SOURCE, {f"producer.override.{name}": "1" for name in options}, worker)
@@ -241,14 +244,14 @@ def test_a_policy_decides_what_may_be_set_of_clients(policy: str, allowed: list[
     )
 
 
-def test_a_policy_there_is_not_is_refused() -> None:
+def test_an_unknown_override_policy_is_refused() -> None:
     with pytest.raises(ConfigError, match="no such policy") as refused:
         override_policy("Some")
     assert refused.value.field == "connector.client.config.override.policy"
     assert "Allowlist" in refused.value.fix
 
 
-def test_only_clients_the_connector_has_are_looked_at() -> None:
+def test_only_overrides_of_clients_the_connector_uses_are_checked() -> None:
     worker = WorkerFacts(overrides=override_policy("None"), exactly_once=False)
     change = {"consumer.override.a": "1", "producer.override.a": "1", "admin.override.a": "1"}
 

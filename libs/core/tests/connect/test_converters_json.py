@@ -1,5 +1,6 @@
-"""JsonConverter: quick and careful ways agree, what is written is read back, and no bytes get anything but a value or a
-ConnectError."""
+"""JsonConverter: fast and reference paths agree, written values are read back, and any bytes give a value or a
+ConnectError.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def converter(**config: str) -> Converter:
 
 
 def outcome(run: Callable[[], Any], schema: Schema | None = None) -> str:
-    """What came out, as text in which different values differ."""
+    """The result as text in which different values differ."""
     try:
         return json.dumps(record_json.value_to(run(), schema))
     except ConnectError as error:
@@ -63,20 +64,20 @@ _GROUPS = by(
     (
         vector
         for vector in vectors("converters.jsonl")
-        # A byte buffer has no quick way.
+        # A byte buffer has no fast path.
         if "JsonConverter" in vector["converter"] and "$bytebuffer" not in json.dumps(vector["input"])
     ),
 )
 
 
 @pytest.mark.parametrize("name", _GROUPS)
-def test_compiled_readers_and_writers_are_as_the_java_class(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The golden vectors again, each by the quick way where it has one."""
+def test_compiled_readers_and_writers_equal_the_java_class(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The golden vectors again, each by the fast path where it has one."""
     compiled_at_once(monkeypatch)
     try_each(_GROUPS[name], golden.as_the_java_class)
 
 
-# --- quick and careful
+# --- fast and reference paths
 
 
 _junk = st.sampled_from(
@@ -87,7 +88,7 @@ _junk = st.sampled_from(
 
 @st.composite
 def payloads(draw: st.DrawFn) -> tuple[Schema, bytes, bool]:
-    """A schema and a payload: a value's text, perhaps with a part of it exchanged; and a setting."""
+    """A schema and a payload: a value's text, possibly with a part replaced; and a setting."""
     schema, (value, *_) = draw(cases())
     texts = Texts(draw(st.booleans()), draw(st.booleans()))
     try:
@@ -105,7 +106,7 @@ def payloads(draw: st.DrawFn) -> tuple[Schema, bytes, bool]:
 @given(payloads())
 @example((Schema("FLOAT32"), b"1.00000017881393432617187499", True))
 @example((Schema("FLOAT64"), b"-0.0", True))
-def test_a_payload_reads_the_same_by_either_way(case: tuple[Schema, bytes, bool]) -> None:
+def test_a_payload_is_read_alike_by_fast_and_reference_path(case: tuple[Schema, bytes, bool]) -> None:
     schema, payload, replace_null = case
     try:
         quick = Decoder(schema, replace_null=replace_null).read_all([payload])
@@ -118,7 +119,7 @@ def test_a_payload_reads_the_same_by_either_way(case: tuple[Schema, bytes, bool]
 
 @_many
 @given(cases(), st.booleans(), st.booleans())
-def test_a_column_is_written_the_same_by_either_way(case: Case, numeric: bool, replace_null: bool) -> None:
+def test_a_column_is_written_alike_by_fast_and_reference_path(case: Case, numeric: bool, replace_null: bool) -> None:
     schema, column = case
     texts = Texts(numeric, replace_null)
     try:
@@ -131,8 +132,8 @@ def test_a_column_is_written_the_same_by_either_way(case: Case, numeric: bool, r
         assert Encoder(schema, texts).write_all(StructColumn(schema, fields, len(column))) == quick
 
 
-def test_ordinary_records_do_take_the_quick_way() -> None:
-    """Else the properties above would compare the careful way with itself, or nothing."""
+def test_ordinary_records_use_the_fast_path() -> None:
+    """Otherwise the properties above would compare the reference path with itself, or nothing."""
     schema, value = _record()
     texts = Texts(numeric=False, replace_null=True)
     payload = texts.text(schema, value).encode()
@@ -150,12 +151,12 @@ def _record() -> tuple[Schema, Struct]:
     return schema, Struct(schema, [None, *types.values(), [1, 2]])
 
 
-# --- there and back
+# --- round trips
 
 
 @_many
 @given(schemas())
-def test_a_schema_is_read_back(schema: Schema) -> None:
+def test_a_written_schema_is_read_back(schema: Schema) -> None:
     text = json_schemas.text_of(schema, Texts(numeric=False, replace_null=True).default)
     read = json_schemas.schema_of(jackson.loads_node(text.encode()), replace_null=True)
     assert record_json.schema_to(read) == record_json.schema_to(schema)
@@ -163,7 +164,7 @@ def test_a_schema_is_read_back(schema: Schema) -> None:
 
 @_many
 @given(cases(json_exact=True), st.booleans(), st.sampled_from(["BASE64", "NUMERIC"]))
-def test_what_is_written_is_read_back(case: Case, compiled: bool, decimals: str) -> None:
+def test_written_values_are_read_back(case: Case, compiled: bool, decimals: str) -> None:
     schema, column = case
     made = converter(decimal_format=decimals)
     with pytest.MonkeyPatch.context() as patch:
@@ -210,7 +211,7 @@ _TRAPS = [
 
 @_many
 @given(st.lists(st.sampled_from(_TRAPS) | st.none(), max_size=8))
-def test_what_was_read_before_changes_nothing(texts: list[str | None]) -> None:
+def test_earlier_records_do_not_change_later_results(texts: list[str | None]) -> None:
     records = [None if text is None else text.encode() for text in texts]
     with pytest.MonkeyPatch.context() as patch:
         compiled_at_once(patch)
@@ -235,7 +236,7 @@ def _read(one: Converter, record: bytes | None) -> Any:
     return schema, value
 
 
-def test_no_more_schemas_are_remembered_than_configured() -> None:
+def test_the_schema_cache_keeps_to_its_configured_size() -> None:
     one = converter(schemas_cache_size="2")
     for version in range(5):
         one.write(1, Schema("INT32", version=version))
@@ -244,7 +245,7 @@ def test_no_more_schemas_are_remembered_than_configured() -> None:
     assert one.remembered() == (2, 2)
 
 
-# --- anything at all
+# --- arbitrary input
 
 _CONTENT = '{"type":"struct","fields":[{"type":"float","field":"a","optional":true},{"type":"string","field":"b"}]}'
 _CONFIGS = [{}, {"schemas_enable": "false"}, {"schema_content": _CONTENT}, {"decimal_format": "NUMERIC"}]
@@ -252,7 +253,7 @@ _CONFIGS = [{}, {"schemas_enable": "false"}, {"schema_content": _CONTENT}, {"dec
 
 @_many
 @given(st.sampled_from(_CONFIGS), st.binary(max_size=60) | payloads().map(lambda case: case[1]))
-def test_any_bytes_give_a_value_or_a_connect_error(config: dict[str, str], data: bytes) -> None:
+def test_any_payload_gives_a_value_or_a_connect_error(config: dict[str, str], data: bytes) -> None:
     one = converter(**config)
     for record in (
         data,
@@ -274,7 +275,7 @@ _ODD_VALUES: list[Any] = [
 def test_any_value_under_any_schema_gives_bytes_or_a_connect_error(
     one_case: Case, other: Case, config: dict[str, str], odd: list[Any], compiled: bool
 ) -> None:
-    """Values of another schema, and what no schema takes: alone, in a list, in a struct."""
+    """Values of another schema, and values that fit no schema: alone, in a list, in a struct."""
     column = [*other[1], *odd, *([item] for item in odd), {"a": odd}]
     with pytest.MonkeyPatch.context() as patch:
         if compiled:

@@ -1,5 +1,6 @@
-"""The converters of strings, bytes, booleans and numbers: what is written is read back, and any bytes and any value get
-a value or a ConnectError."""
+"""The converters of strings, bytes, booleans and numbers: written values are read back, and any bytes and any value
+give a value or a ConnectError.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def converter(name: str) -> Converter:
 
 
 @pytest.mark.parametrize("name", _NAMES)
-def test_each_has_its_java_name_and_two_short_ones(name: str) -> None:
+def test_each_converter_has_its_java_name_and_two_aliases(name: str) -> None:
     full = f"org.apache.kafka.connect.converters.{name}"
     assert CONVERTERS[full] is CONVERTERS[name] is CONVERTERS[name.removesuffix("Converter")]
 
@@ -43,7 +44,7 @@ def test_each_has_its_java_name_and_two_short_ones(name: str) -> None:
 @pytest.mark.parametrize("name", [*_NAMES, "StringConverter", "ByteArrayConverter"])
 @_many
 @given(st.data())
-def test_what_is_written_is_read_back(name: str, data: st.DataObject) -> None:
+def test_written_values_are_read_back(name: str, data: st.DataObject) -> None:
     one = converter(name)
     schema = one.read_schema
     assert schema is not None
@@ -80,7 +81,7 @@ def test_random_bytes_and_values_give_a_value_or_a_connect_error(name: str) -> N
         (-(2**63), b"Sun Dec 02 16:47:04 UTC 292269055"),
     ],
 )
-def test_a_date_of_any_year_is_text_as_java_prints_it(milliseconds: int, text: bytes) -> None:
+def test_a_date_of_any_year_is_printed_as_in_java(milliseconds: int, text: bytes) -> None:
     made = make_converter("value.converter", {"value.converter": "String"}, role="value")
     assert made.write(JavaDate(milliseconds), None) == text
 
@@ -89,12 +90,12 @@ _TEXTS = st.text(st.characters(codec="utf-8"), max_size=4) | st.sampled_from([""
 
 
 @given(st.lists(st.none() | _TEXTS.map(str.encode) | st.binary(max_size=4), max_size=6))
-def test_a_column_of_texts_reads_as_each_of_them(column: list[bytes | None]) -> None:
+def test_a_column_of_texts_is_read_like_its_single_texts(column: list[bytes | None]) -> None:
     made = make_converter("value.converter", {"value.converter": "String"}, role="value")
     assert made.read_many(column)[1] == [made.read(data)[1] for data in column]
 
 
 @given(st.lists(st.none() | _TEXTS | st.just("\ud800") | st.integers(0, 9), max_size=6))
-def test_a_column_of_texts_is_written_as_each_of_them(column: list[Any]) -> None:
+def test_a_column_of_texts_is_written_like_its_single_texts(column: list[Any]) -> None:
     made = make_converter("value.converter", {"value.converter": "String"}, role="value")
     assert made.write_many(column, None) == [made.write(value, None) for value in column]

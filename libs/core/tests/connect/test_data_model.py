@@ -1,5 +1,6 @@
-"""Schemas, their builder, what fits them, and structs: the rows of Connect's StructTest, ConnectSchemaTest and
-SchemaBuilderTest."""
+"""Schemas, their builder, values that fit them, and structs: the rows of Connect's StructTest, ConnectSchemaTest and
+SchemaBuilderTest.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def flat(**changes: Any) -> Struct:
 
 
 class TestStruct:
-    def test_flat_struct_holds_what_was_put(self) -> None:
+    def test_a_flat_struct_holds_its_fields(self) -> None:
         struct = flat()
         struct.validate()
         assert [struct.get(field.name) for field in FLAT.fields] == [8, 32, 3.14, True, "foobar", b"foo"]
@@ -84,7 +85,7 @@ class TestStruct:
             ("map", {1: 1.0}, 'value of map field: "map"'),
         ],
     )
-    def test_what_is_wrong_inside_names_the_field(self, field: str, value: Any, said: str) -> None:
+    def test_an_invalid_inner_value_names_the_field(self, field: str, value: Any, said: str) -> None:
         with pytest.raises(DataError, match="Invalid Java object for schema") as failed:
             Struct(NESTED).put(field, value)
         assert str(failed.value).endswith(f"for {said}")
@@ -117,7 +118,7 @@ class TestStruct:
         with pytest.raises(DataError, match=r"^Field 'f' is not of type INT32$"):
             defaulted.get_typed("f", "INT32")
         with pytest.raises(DataError, match='null used for required field: "f"'):
-            defaulted.put("f", None)  # a default excuses a field nobody put, not null
+            defaulted.put("f", None)  # a default excuses a field that was not put, not null
         assert one(OPTIONAL_INT32).put("f", None).get("f") is None
 
     def test_equality_is_deep(self) -> None:
@@ -129,7 +130,7 @@ class TestStruct:
         assert flat() != Struct(same_fields, list(flat().values))
         assert hash(flat()) == hash(flat())
 
-    def test_text_has_what_is_not_null(self) -> None:
+    def test_the_text_of_a_struct_leaves_nulls_out(self) -> None:
         inner = SchemaBuilder("STRUCT").field("a", INT8).field("b", OPTIONAL_STRING).field("c", FLOAT32).build()
         outer = SchemaBuilder("STRUCT").field("d", SchemaBuilder("INT8").default_value(1).build()).field("s", inner)
         struct = Struct(outer.build(), [None, Struct(inner, [7, None, 1.5])])
@@ -178,7 +179,7 @@ NOT_FITTING: list[tuple[Schema, list[Any]]] = [
 
 
 def _named(value: object) -> str:
-    """A parameter in a test's name, which is the same in every process: a memoryview's repr has its address."""
+    """A parameter in a test's name, equal in every process: a memoryview's repr has its address."""
     return f"memoryview({value.tobytes()!r})" if isinstance(value, memoryview) else repr(value)
 
 
@@ -186,7 +187,7 @@ class TestFit:
     @pytest.mark.parametrize(
         ("schema", "value"), [(schema, value) for schema, values in FITTING for value in values], ids=_named
     )
-    def test_values_that_fit(self, schema: Schema, value: Any) -> None:
+    def test_values_that_fit_a_schema_are_accepted(self, schema: Schema, value: Any) -> None:
         assert fits(schema, value)
         check_value(schema, value)
         check_value(schema.replace(optional=True), None)
@@ -196,11 +197,11 @@ class TestFit:
     @pytest.mark.parametrize(
         ("schema", "value"), [(schema, value) for schema, values in NOT_FITTING for value in values], ids=repr
     )
-    def test_values_that_do_not_fit(self, schema: Schema, value: Any) -> None:
+    def test_a_value_that_does_not_fit_its_schema_is_refused(self, schema: Schema, value: Any) -> None:
         with pytest.raises(DataError):
             check_value(schema, value)
 
-    def test_texts(self) -> None:
+    def test_error_messages_equal_connects(self) -> None:
         with pytest.raises(DataError) as failed:
             check_value(decimal_schema(1), "x", "f")
         assert str(failed.value) == (
@@ -229,7 +230,7 @@ class TestSchema:
         different = [*(build(1.5, **change) for change in changes), *map(build, (2.5, None, 0.0, -0.0))]
         assert len({id(schema) for schema in [build(1.5), *different]}) == len(different) + 1
 
-    def test_array_map_and_struct_differ_by_what_is_in_them(self) -> None:
+    def test_array_map_and_struct_differ_by_their_inner_schemas(self) -> None:
         assert SchemaBuilder.array(INT8).build() is INT_ARRAY
         assert SchemaBuilder.array(INT16).build() is not INT_ARRAY
         assert SchemaBuilder.map(INT32, STRING).build() is INT_MAP
@@ -239,7 +240,7 @@ class TestSchema:
         assert one is not SchemaBuilder("STRUCT").field("b", STRING).field("a", INT8).build()
         assert [field.index for field in one.fields] == [0, 1]
 
-    def test_defaults_of_every_kind_count(self) -> None:
+    def test_defaults_of_every_kind_count_in_equality(self) -> None:
         def build(kind: SchemaBuilder, default: Any) -> Schema:
             return kind.default_value(default).build()
 
@@ -265,13 +266,13 @@ class TestSchema:
         with pytest.raises(AttributeError):
             INT8.name = "x"
 
-    def test_texts(self) -> None:
+    def test_schemas_print_as_in_connect(self) -> None:
         assert str(INT8) == "Schema{INT8}"
         assert str(date_schema()) == "Schema{org.apache.kafka.connect.data.Date:INT32}"
 
     @pytest.mark.parametrize("schema", [INT8, INT_ARRAY, INT_MAP, FLAT], ids=str)
-    def test_what_a_type_does_not_have_is_refused(self, schema: Schema) -> None:
-        """The texts of Connect's ConnectSchema."""
+    def test_reading_a_property_that_a_type_lacks_is_refused(self, schema: Schema) -> None:
+        """With the messages of Connect's ConnectSchema."""
         looks: dict[str, tuple[Callable[[], object], set[str]]] = {
             "Cannot look up fields on non-struct type": (lambda: schema.field("no"), {"STRUCT"}),
             "Cannot list fields on non-struct type": (lambda: schema.fields, {"STRUCT"}),
@@ -288,7 +289,7 @@ class TestSchema:
                 look()
             assert str(refused.value) == said
 
-    def test_what_a_type_has(self) -> None:
+    def test_properties_of_each_type(self) -> None:
         assert (INT_MAP.key_schema, INT_MAP.value_schema, INT_ARRAY.value_schema) == (INT32, STRING, INT8)
         assert FLAT.field("no") is None
         assert [Schema.inner(one) for one in (None, INT8, FLAT, INT_ARRAY, INT_MAP)] == [
@@ -298,7 +299,7 @@ class TestSchema:
 
 
 class TestBuilder:
-    def test_a_type_must_be_one(self) -> None:
+    def test_an_unknown_type_is_refused(self) -> None:
         nothing: Any = None
         with pytest.raises(SchemaBuilderError, match=r"^type cannot be null$"):
             SchemaBuilder(nothing)
@@ -309,7 +310,7 @@ class TestBuilder:
         ("what", "first", "second"),
         [("name", "a", "b"), ("version", 1, 2), ("doc", "a", "b"), ("default_value", 1, 2)],
     )
-    def test_what_is_set_twice_must_be_the_same(self, what: str, first: Any, second: Any) -> None:
+    def test_a_property_set_twice_must_be_equal(self, what: str, first: Any, second: Any) -> None:
         builder = SchemaBuilder("INT8")
         getattr(builder, what)(first)
         getattr(builder, what)(first)
@@ -317,7 +318,7 @@ class TestBuilder:
         with pytest.raises(SchemaBuilderError, match=rf"^Invalid SchemaBuilder call: {named} has already been set.$"):
             getattr(builder, what)(second)
 
-    def test_optional_or_required_not_both(self) -> None:
+    def test_a_schema_is_set_optional_or_required_not_both(self) -> None:
         assert SchemaBuilder("INT8").optional().optional().build().optional
         assert not SchemaBuilder("INT8").required().required().build().optional
         for builder in (SchemaBuilder("INT8").optional().required, SchemaBuilder("INT8").required().optional):
@@ -325,7 +326,7 @@ class TestBuilder:
                 builder()
 
     @pytest.mark.parametrize(("schema", "value"), [(schema, values[0]) for schema, values in NOT_FITTING], ids=str)
-    def test_defaults_must_fit(self, schema: Schema, value: Any) -> None:
+    def test_defaults_must_fit_the_schema(self, schema: Schema, value: Any) -> None:
         builder = SchemaBuilder.like(schema)
         for field in schema.fields if schema.type == "STRUCT" else ():
             builder.field(field.name, field.schema)
@@ -335,10 +336,10 @@ class TestBuilder:
     @pytest.mark.parametrize(
         ("schema", "value"), [(schema, values[0]) for schema, values in FITTING if schema is not FLAT], ids=str
     )
-    def test_defaults_that_fit(self, schema: Schema, value: Any) -> None:
+    def test_defaults_that_fit_are_accepted(self, schema: Schema, value: Any) -> None:
         assert SchemaBuilder.like(schema).default_value(value).build().default == value
 
-    def test_a_struct_is_no_default_as_its_schema_is_another_than_the_one_being_built(self) -> None:
+    def test_a_struct_is_no_default_since_its_schema_is_not_the_one_being_built(self) -> None:
         builder = SchemaBuilder("STRUCT")
         for field in FLAT.fields:
             builder.field(field.name, field.schema)
@@ -350,7 +351,7 @@ class TestBuilder:
         with pytest.raises(SchemaBuilderError, match=r"^Invalid default value$"):
             SchemaBuilder("INT8").default_value(None)
 
-    def test_fields(self) -> None:
+    def test_fields_of_a_struct_builder(self) -> None:
         with pytest.raises(SchemaBuilderError, match=r"^Cannot create fields on type INT8$"):
             SchemaBuilder("INT8").field("f", INT8)
         for name in (None, ""):
@@ -361,7 +362,7 @@ class TestBuilder:
         with pytest.raises(SchemaBuilderError, match=r"^Cannot create field because of field name duplication f$"):
             SchemaBuilder("STRUCT").field("f", INT8).field("f", INT16)
 
-    def test_inner_schemas_must_be_there(self) -> None:
+    def test_inner_schemas_are_required(self) -> None:
         with pytest.raises(SchemaBuilderError, match=r"^valueSchema cannot be null\.$"):
             SchemaBuilder.array(None)
         with pytest.raises(SchemaBuilderError, match=r"^keySchema cannot be null\.$"):
@@ -369,7 +370,7 @@ class TestBuilder:
         with pytest.raises(SchemaBuilderError, match=r"^valueSchema cannot be null\.$"):
             SchemaBuilder.map(INT8, None)
 
-    def test_parameters_add_up(self) -> None:
+    def test_parameters_are_merged(self) -> None:
         built = SchemaBuilder("INT8").parameter("a", "1").parameters({"b": "2"}).parameters({}).parameter("a", "3")
         assert built.build().parameters == {"a": "3", "b": "2"}
         assert SchemaBuilder("INT8").parameters({}).build().parameters is None

@@ -1,5 +1,6 @@
-"""Debezium's transformations give what the real 3.6.1 classes gave (golden vectors debezium.jsonl), compiled and record
-by record, and the settings of older releases what their documentation says."""
+"""Debezium's transformations, equal to the real 3.6.1 classes (golden vectors debezium.jsonl), compiled and record
+by record, and settings of older releases as their documentation describes them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _OUTBOX = "io.debezium.transforms.outbox.EventRouter"
 
 
 @pytest.mark.parametrize("transform", _CASES)
-def test_as_the_java_class(transform: str) -> None:
+def test_results_equal_the_java_class(transform: str) -> None:
     compiled: Counter[int] = Counter()
 
     def check(vector: Vector) -> None:
@@ -51,7 +52,7 @@ def test_as_the_java_class(transform: str) -> None:
         if error["phase"] == "configure":
             with pytest.raises((ConfigError, IllegalArgumentError)) as refused:
                 step_of(vector)
-            if transform == _OUTBOX and error["class"] == ConfigError.java_class:  # the others say nothing in Java
+            if transform == _OUTBOX and error["class"] == ConfigError.java_class:  # the others report nothing in Java
                 text = error["message"].partition(" near index")[0]
                 assert str(refused.value).startswith(text.partition("The ")[0] if "Either 'true'" in text else text)
             return
@@ -68,7 +69,7 @@ def test_as_the_java_class(transform: str) -> None:
 
 
 @pytest.mark.parametrize("vector", _DEFINITIONS, ids=lambda vector: vector["id"])
-def test_the_keys_are_defined_as_in_java(vector: Vector) -> None:
+def test_config_keys_are_defined_as_in_java(vector: Vector) -> None:
     keys = make_transformation("type", vector["transform"]).config_def.keys
     told = {name: _told(key) for name, key in keys.items()}
     extra = {key.name for key in _UNDECLARED[vector["transform"].rpartition(".")[2]]}
@@ -124,8 +125,9 @@ def test_the_delete_settings_of_older_releases(config: dict[str, str], of_delete
 
 
 def _mended(vector: Vector) -> Callable[[Vector], None] | None:
-    """What is to hold instead of what EventRouter did, where that is no use to anybody
-    (docs/reference/differences.md)."""
+    """The check that replaces EventRouter's result where that result is of no use
+    (docs/reference/differences.md).
+    """
     config, error = vector["config"], vector.get("error", {"message": ""})
     if config.get("table.fields.additional.placement") == "type:elsewhere":
         return _refused_at_once
@@ -145,7 +147,7 @@ def _refused_at_once(vector: Vector) -> None:
 
 
 def _kept_as_text(vector: Vector) -> None:
-    """Debezium gives the text under the schema it made, which no converter takes."""
+    """Expect the plain text: Debezium puts it under its derived schema, which no converter accepts."""
     schema = {"type": "string", "optional": True, "name": "io.debezium.data.Json"}
     text = vector["input"]["value"]["after"]["payload"]
     for found in results(vector):
@@ -158,7 +160,7 @@ def _kept_as_text(vector: Vector) -> None:
 
 
 def _renamed(vector: Vector) -> None:
-    """Debezium loses the values of fields that it renames."""
+    """Expect the values: Debezium loses the values of fields that it renames."""
     for found in results(vector):
         assert found is not None
         assert found["valueSchema"] == vector["output"]["valueSchema"]
@@ -216,7 +218,7 @@ def _outbox_batch(rows: list[dict[str, Any]], payload: dict[str, Any]) -> Batch:
 
 
 @pytest.mark.parametrize("more", [{}, {"transforms.o.table.expand.json.payload": "true"}], ids=["compiled", "alone"])
-def test_events_have_the_topic_partition_and_time_that_their_rows_say(more: dict[str, str]) -> None:
+def test_outbox_events_have_the_topic_partition_and_timestamp_of_their_rows(more: dict[str, str]) -> None:
     rows = [
         {"id": str(at), "aggregatetype": kind, "aggregateid": f"k{at}", "at": at * 1000, "n": part, "payload": text}
         for at, (kind, part, text) in enumerate([("a", 0, "x"), ("a", 1, "y"), ("b", 1, "z"), ("b", 1, "w")])
@@ -240,7 +242,7 @@ def test_events_have_the_topic_partition_and_time_that_their_rows_say(more: dict
         chain.run(_outbox_batch(rows, {"type": "string", "optional": True}))
 
 
-def test_values_beside_the_payload_are_named_after_the_topic_of_their_own_record() -> None:
+def test_schemas_of_additional_fields_are_named_after_the_topic_of_their_own_record() -> None:
     step = step_of({"transform": _OUTBOX, "config": {"table.fields.additional.placement": "n:envelope"}})
     assert isinstance(step.transformation, Alone)
     names: list[str | None] = []

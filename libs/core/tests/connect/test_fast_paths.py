@@ -1,6 +1,6 @@
-"""The quick ways to read and write records against the careful ones: where both answer, they answer the same.
+"""Fast paths for reading and writing records against the reference paths: where both answer, they answer the same.
 
-Inputs are what our writers make, what Java makes, and what neither would: duplicate members, numbers beyond 64 bits,
+Inputs are those our writers produce, those Java produces, and others: duplicate members, numbers beyond 64 bits,
 `1e999`, leading zeros, halves of surrogate pairs, other encodings, broken UTF-8, deep nesting, trailing content.
 """
 
@@ -85,8 +85,9 @@ _names = st.sampled_from(
 
 @st.composite
 def _documents(draw: st.DrawFn) -> bytes:
-    """JSON as a record's value could be: members we know with values of any type, members doubled, then perhaps cut,
-    spliced or encoded as nobody would."""
+    """JSON like a record's value: known members with values of any type, duplicated members, then possibly cut,
+    spliced or oddly encoded.
+    """
     members = [
         f"{json.dumps(draw(_names))}:{json.dumps(draw(_values | st.dictionaries(_text, _scalars)))}"
         for _ in range(draw(st.integers(0, 9)))
@@ -100,7 +101,7 @@ def _documents(draw: st.DrawFn) -> bytes:
 
 
 def _careful(data: bytes | None) -> Any:
-    """`jackson.loads` by the careful reader alone."""
+    """`jackson.loads` by the reference reader alone."""
     if not data:
         return None
     try:
@@ -130,7 +131,7 @@ def _outcome(read: Callable[[], Any]) -> str:
 @example(b"[-0.0,-0.00e3,-0,-0.5]")
 @example(b'{"a":[' + b"[" * 1_001 + b"]" * 1_001 + b"]}")
 @example(b'{"properties":{"a":"\xed\xa0\x80"}}')
-def test_a_document_reads_the_same_by_either_reader(data: bytes) -> None:
+def test_a_document_is_read_alike_by_either_reader(data: bytes) -> None:
     assert _outcome(lambda: jackson.loads(data)) == _outcome(lambda: _careful(data))
     assert _outcome(lambda: jackson.loads_many([data, data])) == _outcome(lambda: [_careful(data), _careful(data)])
     quick = jackson.loads_properties(data)
@@ -140,7 +141,7 @@ def test_a_document_reads_the_same_by_either_reader(data: bytes) -> None:
 
 @settings(max_examples=_EXAMPLES, deadline=None, derandomize=not SOAKING)
 @given(st.sampled_from(_KEYS), _documents() | st.none() | st.sampled_from(_ODD).map(lambda text: text.encode()))
-def test_a_record_reads_the_same_member_by_member(key: bytes, value: bytes | None) -> None:
+def test_a_record_is_read_alike_member_by_member(key: bytes, value: bytes | None) -> None:
     for topic in (config_topic, status_topic):
         quick = topic.decode(key, value)
         with pytest.MonkeyPatch.context() as patch:
@@ -153,7 +154,7 @@ def test_a_record_reads_the_same_member_by_member(key: bytes, value: bytes | Non
 
 @settings(max_examples=_EXAMPLES, deadline=None, derandomize=not SOAKING)
 @given(_values)
-def test_a_value_is_written_the_same_by_either_writer(value: Any) -> None:
+def test_a_value_is_written_alike_by_either_writer(value: Any) -> None:
     quick = _outcome(lambda: jackson.dumps(value))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jackson, "_msgspec_may_write", _nothing)
@@ -167,8 +168,8 @@ def test_a_digest_is_that_of_the_json_text_with_sorted_keys(config: dict[str, An
     assert task_config_digest(config) == hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
-def test_ordinary_records_do_take_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the properties above would compare the careful reader with itself."""
+def test_ordinary_records_use_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the properties above would compare the reference reader with itself."""
 
     def forbidden(_: object) -> Any:
         raise AssertionError("read the careful way")

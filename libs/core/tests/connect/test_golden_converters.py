@@ -1,4 +1,4 @@
-"""Every converter gives what the real 4.3.1 class gave: all of the golden vectors, one by one and as columns."""
+"""Every converter, equal to the real 4.3.1 class: all golden vectors, one by one and as columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GROUPS = by("converter", vectors("converters.jsonl"))
 
 
 @pytest.mark.parametrize("converter", _GROUPS)
-def test_as_the_java_class(converter: str) -> None:
+def test_results_equal_the_java_class(converter: str) -> None:
     try_each(_GROUPS[converter], as_the_java_class)
 
 
@@ -81,12 +81,12 @@ def written(vector: Vector) -> None:
     if output is None:
         assert data is None or "error" in vector
     elif output.get("unstable"):
-        # Java printed an identity; only the class in front of it can agree.
-        # The text is the bytes read as UTF-8, whatever `converter.encoding` says.
+        # Java printed an object's identity; only the class before it can agree.
+        # The text is the bytes read as UTF-8, whatever `converter.encoding` is.
         assert data is not None
         assert data.decode(errors="replace").split("@")[0] == output["text"].split("@")[0]
     elif data != wanted_bytes(vector):
-        # The order of a schemaless map's members is Java's hash order: it does not count, all else does.
+        # The order of a schemaless map's members is Java's hash order: only the order may differ.
         assert data is not None
         assert json.loads(data) == json.loads(output["text"])
         assert sorted(data) == sorted(unbase64(output["b64"]) or b"")

@@ -1,5 +1,6 @@
-"""Every record a live Connect 4.3.1 wrote to its three topics decodes, encodes to the same bytes, and lands where Java
-put it."""
+"""Records that a live Connect 4.3.1 wrote to its three topics: each decodes, encodes to the same bytes, and goes to
+Java's partition.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tests.support import golden
         ("offsets-topic.jsonl", offsets_topic, 34),
     ],
 )
-def test_every_record_round_trips_and_keeps_its_partition(name: str, codec: ModuleType, count: int) -> None:
+def test_every_record_survives_the_round_trip_and_keeps_its_partition(name: str, codec: ModuleType, count: int) -> None:
     lines = golden.lines(name)
     assert len(lines) == count or not golden.is_own()
     for line in lines:

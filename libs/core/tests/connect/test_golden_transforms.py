@@ -1,5 +1,6 @@
-"""Every transformation and predicate gives what the real 4.3.1 class gave: all of the golden vectors, through the
-compiled loop and step by step."""
+"""Every transformation and predicate, equal to the real 4.3.1 class: all golden vectors, through the compiled loop and
+step by step.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _GROUPS = by("transform", vectors("transforms.jsonl"))
 
 
 @pytest.mark.parametrize("transform", _GROUPS)
-def test_as_the_java_class(transform: str) -> None:
+def test_results_equal_the_java_class(transform: str) -> None:
     try_each(_GROUPS[transform], _as_the_java_class)
 
 
@@ -61,7 +62,7 @@ def step_of(vector: Vector) -> Step:
 
 
 def results(vector: Vector) -> list[Vector | None]:
-    """The vector's record after its step: in a loop, when one can be made for it, and alone."""
+    """The vector's record after its step: in a loop, when one can be compiled for it, and alone."""
     step = step_of(vector)
     batch = columns_of(record_json.record_of(vector["input"]))
     before = shown(batch)

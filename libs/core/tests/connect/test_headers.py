@@ -1,4 +1,4 @@
-"""Headers take and keep what `ConnectHeaders` of 4.3.1 takes and keeps; the texts are those it gave."""
+"""Headers, equal to `ConnectHeaders` of 4.3.1: accepted and refused values, and the error texts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ONE, OTHER = (Schema("STRUCT", fields=[(name, INT32)]) for name in "ab")
         (["x"], STRING, "The value [x] is not compatible with the schema Schema{STRING}"),
     ],
 )
-def test_what_does_not_fit_is_refused(value: Any, schema: Schema, text: str) -> None:
+def test_a_value_that_does_not_fit_its_schema_is_refused(value: Any, schema: Schema, text: str) -> None:
     made = Headers()
     with pytest.raises(DataError) as refused:
         made.add("k", value, schema)
@@ -51,7 +51,7 @@ def test_what_does_not_fit_is_refused(value: Any, schema: Schema, text: str) -> 
     assert made == []
 
 
-def test_what_connect_takes_is_taken() -> None:
+def test_values_that_connect_accepts_are_accepted() -> None:
     made = Headers().add("k", None, OPTIONAL_STRING).add("k", ["x"], INTS).add("k", JavaDate(5), date_schema())
     made.add("k", Int32(5), date_schema()).add("k", Struct(ONE, [1]), OTHER).add("s", object())
     assert [one.key for one in made] == [*"kkkkks"]
@@ -79,7 +79,7 @@ def added(which: str, *given: Any) -> Headers:
 
 
 @pytest.mark.parametrize("which", PLAIN)
-def test_an_adder_of_a_type_knows_its_schema(which: str) -> None:
+def test_an_adder_of_a_type_sets_its_schema(which: str) -> None:
     value, schema = PLAIN[which]
     assert added(which, "k", value) == [Header("k", value, schema)]
     with pytest.raises(NullPointerError, match="Null header keys are not permitted"):
@@ -87,13 +87,13 @@ def test_an_adder_of_a_type_knows_its_schema(which: str) -> None:
 
 
 @pytest.mark.parametrize("which", NONE_HAS)
-def test_what_none_has_of_each_type(which: str) -> None:
+def test_null_for_each_adder(which: str) -> None:
     assert added(which, "k", None) == [Header("k", None, NONE_HAS[which])]
     with pytest.raises(NullPointerError, match="Null header keys are not permitted"):
         added(which, None, None)
 
 
-def test_lists_and_maps_are_given_their_schema() -> None:
+def test_lists_and_maps_get_the_given_schema() -> None:
     assert added("list", "k", [1, 2], INTS) == [Header("k", [1, 2], INTS)]
     assert added("list", "k", ["x"], INTS) == [Header("k", ["x"], INTS)]
     assert added("map", "k", {"x": 1}, COUNTS) == [Header("k", {"x": 1}, COUNTS)]
@@ -110,14 +110,14 @@ def test_lists_and_maps_are_given_their_schema() -> None:
         ("byte", (128,), "The value 128 is not compatible with the schema Schema{INT8}"),
     ],
 )  # fmt: skip
-def test_what_an_adder_refuses(which: str, given: tuple[Any, ...], text: str) -> None:
+def test_an_adder_refuses_values_of_other_types(which: str, given: tuple[Any, ...], text: str) -> None:
     with pytest.raises(DataError) as refused:
         added(which, "k", *given)
     assert str(refused.value) == text
 
 
 @pytest.mark.parametrize(("which", "value"), [("list", [1]), ("map", {"x": 1})])
-def test_a_value_in_need_of_a_schema_asks_for_one(which: str, value: Any) -> None:
+def test_a_value_that_needs_a_schema_is_refused_without_one(which: str, value: Any) -> None:
     with pytest.raises(NullPointerError, match="give one"):
         added(which, "k", value, None)
 
@@ -135,7 +135,7 @@ def shown(headers: Headers) -> str:
     return " ".join(f"{one.key}{one.value}" for one in headers)
 
 
-def test_headers_of_one_name() -> None:
+def test_several_headers_of_one_name() -> None:
     made = numbers()
     assert made.last_with_name("a") == Header("a", 3, INT32)
     assert made.last_with_name("z") is None

@@ -1,4 +1,4 @@
-"""What Java says of regular expressions (JDK 17), and that nothing a user writes is more than a refusal.
+"""Java's errors for regular expressions (JDK 17): any user text is a pattern or a refusal.
 
 Some hundred more patterns, through Connect: `services/worker/tests/java_validations.jsonl`.
 """
@@ -29,7 +29,7 @@ from herdmesh.connect.java.regex_replacement import Replacement
         ("(?<n>a)(?<n>b)", "Named capturing group <n> is already defined near index 11\n(?<n>a)(?<n>b)\n           ^"),
     ],
 )
-def test_patterns_are_refused_in_javas_words(pattern: str, message: str | None) -> None:
+def test_patterns_are_refused_with_javas_messages(pattern: str, message: str | None) -> None:
     assert syntax_error(pattern) == message
 
 
@@ -39,8 +39,8 @@ def test_any_text_is_a_pattern_or_a_refusal(pattern: str) -> None:
     assert wrong is None or pattern in wrong
 
 
-def test_groups_within_groups_are_no_trouble() -> None:
-    syntax_error("(" * 5_000)  # too deep to tell, but no RecursionError
+def test_deeply_nested_groups_raise_no_recursion_error() -> None:
+    syntax_error("(" * 5_000)  # too deep to judge, but no RecursionError
     assert syntax_error("((((a))))") is None
 
 
@@ -79,7 +79,7 @@ def test_a_pattern_matches_as_in_java(pattern: str, text: str, *, wanted: bool) 
     assert matches(pattern, text) is wanted
 
 
-def test_what_only_java_has_is_refused() -> None:
+def test_constructs_that_only_java_has_are_refused() -> None:
     with pytest.raises(ConfigError, match="has no counterpart outside Java"):
         matches(r"\p{javaMirrored}", "(")
     with pytest.raises(ConfigError, match="Invalid regex: Unclosed group"):
@@ -115,7 +115,7 @@ def test_the_first_match_is_replaced(pattern: str, replacement: str, text: str, 
         ("\\", "character to be escaped is missing"),
     ],
 )
-def test_replacements_are_refused_in_javas_words(replacement: str, message: str) -> None:
+def test_replacements_are_refused_with_javas_messages(replacement: str, message: str) -> None:
     with pytest.raises(JavaRuntimeError) as refused:
         Replacement(replacement, compiled("(.*)")).first("a")
     assert str(refused.value) == message

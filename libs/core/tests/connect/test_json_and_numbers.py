@@ -1,4 +1,4 @@
-"""JSON and numbers as Jackson and Java 17 have them: the fast ways agree with the careful one."""
+"""JSON and numbers like Jackson's and Java 17's: the fast paths agree with the reference path."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _values = st.recursive(
 
 
 @given(_values)
-def test_what_is_written_reads_back(value: Any) -> None:
+def test_written_json_is_read_back(value: Any) -> None:
     data = jackson.dumps(value)
     assert jackson.loads(data) == value
     assert read(data) == value
@@ -45,10 +45,10 @@ def _alone_in_a_batch(text: bytes) -> Any:
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'{"a":' * 100_000], ids=["lists", "maps"])
 @pytest.mark.parametrize("reads", [jackson.loads, jackson.loads_node, _alone_in_a_batch])
-def test_what_garbage_collection_runs_has_room_however_deep_a_document_is(
+def test_garbage_collection_has_stack_room_at_any_depth_of_a_document(
     text: bytes, reads: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may run at any level, and what it cannot finish is lost."""
+    """A collection may run at any level, and code that it runs and that hits the recursion limit does not finish."""
 
     def deep(levels: int) -> None:
         if levels:
@@ -70,14 +70,14 @@ def test_what_garbage_collection_runs_has_room_however_deep_a_document_is(
 
 
 @given(st.lists(_values, max_size=4))
-def test_batches_are_read_as_single_values(values: list[Any]) -> None:
+def test_batches_are_read_like_single_values(values: list[Any]) -> None:
     data = [json.dumps(value, ensure_ascii=False).encode() for value in values]
     assert jackson.loads_many(data) == [jackson.loads(item) for item in data]
 
 
 @given(st.dictionaries(st.text(max_size=5), _scalars | _finite, max_size=4))
-def test_maps_are_written_alike_by_the_fast_and_the_careful_way(value: dict[str, Any]) -> None:
-    # One more member of a kind the fast way leaves alone makes the whole map go the careful way.
+def test_maps_are_written_alike_by_fast_and_reference_path(value: dict[str, Any]) -> None:
+    # One more member of a kind without a fast path makes the whole map take the reference path.
     careful = jackson.dumps({**value, "careful": []})
     assert jackson.dumps(value) in (careful.replace(b',"careful":[]', b""), b"{}")
 
@@ -113,7 +113,7 @@ def test_msgspec_and_java_agree_on_short_plain_doubles(value: float) -> None:
         (b"[" * 1000 + b"]" * 1000, None),
     ],
 )
-def test_accepts_what_jackson_accepts(data: bytes, value: Any) -> None:
+def test_json_that_jackson_accepts_is_accepted(data: bytes, value: Any) -> None:
     read_value = jackson.loads(data)
     if not data.startswith(b"[["):
         assert read_value == value
@@ -152,14 +152,14 @@ def test_accepts_what_jackson_accepts(data: bytes, value: Any) -> None:
         b"/**/1",
     ],
 )
-def test_refuses_what_jackson_refuses(data: bytes) -> None:
+def test_json_that_jackson_refuses_is_refused(data: bytes) -> None:
     with pytest.raises(DataError) as refused:
         jackson.loads(data)
     assert str(refused.value) == jackson.INVALID_JSON
 
 
 @given(st.binary(max_size=20))
-def test_the_careful_reader_ends_with_a_value_or_a_refusal(data: bytes) -> None:
+def test_the_reference_reader_ends_with_a_value_or_a_refusal(data: bytes) -> None:
     try:
         value = read(data)
     except JsonSyntaxError:
@@ -167,7 +167,7 @@ def test_the_careful_reader_ends_with_a_value_or_a_refusal(data: bytes) -> None:
     assert value is None or isinstance(value, bool | int | float | str | list | dict)
 
 
-def test_strings_are_escaped_as_jackson_escapes() -> None:
+def test_strings_are_escaped_as_by_jackson() -> None:
     text = 'a"\\\b\t\n\f\r\x01\x1f/\x7f\u00e9\u2028\U0001f600\ud800'
     written = '"a\\"\\\\\\b\\t\\n\\f\\r\\u0001\\u001F/\x7f\u00e9\u2028\\uD83D\\uDE00\\uD800"'
     assert jackson.dumps(text) == written.encode()
@@ -231,7 +231,7 @@ def test_printed_doubles_read_back(value: float) -> None:
     assert float(double_text(value)) == value
 
 
-def test_integers_wrap() -> None:
+def test_integers_wrap_around() -> None:
     assert wrap_int64(2**63) == -(2**63)
     assert wrap_int32(2**32 + 1) == 1
     assert wrap_int32(-(2**31) - 1) == 2**31 - 1
@@ -245,14 +245,14 @@ def test_murmur2_is_kafkas() -> None:
     assert murmur2(b"abc") == 479470107
 
 
-def test_java_texts() -> None:
+def test_texts_print_as_in_java() -> None:
     texts = ["1.50", "1E+3", "0E-10", "0.000001", "1E-7", "-12.5", "0.00"]
     assert [decimal_text(Decimal(text)) for text in texts] == texts
     assert utf8_text(b"a\xed\xa0\x80b\xff") == "a\ufffdb\ufffd"
     assert hash_map_order(["b", "a", "zz", "id"]) == ["zz", "a", "b", "id"]
 
 
-def test_long_numbers_wrap_wherever_they_are() -> None:
+def test_long_numbers_wrap_at_any_depth() -> None:
     data = b'{"a":[9223372036854775808,{"b":9223372036854775807}],"c":"12345678901234567890","d":1.5}'
     value = {"a": [-(2**63), {"b": 2**63 - 1}], "c": "12345678901234567890", "d": 1.5}
     assert jackson.loads(data) == value
@@ -283,8 +283,9 @@ def test_doubles_of_many_digits_print_as_digit_by_digit(values: list[float], neg
 
 
 def test_from_one_on_javas_digits_are_the_shortest() -> None:
-    """Every binary exponent from 1.0 to 1e7, both estimates of the decimal one, and every number of zeros behind, but
-    for whole numbers."""
+    """Every binary exponent from 1.0 to 1e7, both estimates of the decimal one, and every number of trailing zeros,
+    except whole numbers.
+    """
     estimate = number_text._estimate_exponent10  # pyright: ignore[reportPrivateUsage]
     stays_exact = number_text._stays_exact  # pyright: ignore[reportPrivateUsage]
     for exponent2 in range(24):
@@ -293,7 +294,7 @@ def test_from_one_on_javas_digits_are_the_shortest() -> None:
     assert all(double_text(float(whole)) == f"{whole}.0" for whole in (1, 2, 3, 1024, 8_388_608, 9_999_999))
 
 
-def test_most_doubles_of_many_digits_take_the_quick_way() -> None:
+def test_most_doubles_of_many_digits_use_the_fast_path() -> None:
     values = [value for cents in range(50_000) if len(repr(value := cents * 0.01)) > 16]
     assert len(values) > 1_000
     assert sum(map(jackson.same_double_text, values)) > 0.8 * len(values)
@@ -308,20 +309,20 @@ def test_most_doubles_of_many_digits_take_the_quick_way() -> None:
         (b'{"a":"x\x01"}', r"a string holds a control character at 7: write it as \\u0001"),
     ],
 )
-def test_what_is_wrong_with_a_string_is_told(data: bytes, why: str) -> None:
+def test_an_invalid_string_is_reported_with_its_error(data: bytes, why: str) -> None:
     with pytest.raises(DataError) as refused:
         jackson.loads(data)
     assert str(refused.value.__cause__) == why.replace("\\\\", "\\")
 
 
 @pytest.mark.parametrize("text", [b"-0.0", b"[1,-0e5]", b'{"a":-0.00}', b"1\n-0E1", b"[ -0.0 ]", b'["a-b",-0.0]'])
-def test_a_negative_zero_is_seen_wherever_a_number_may_be(text: bytes) -> None:
+def test_a_negative_zero_is_detected_wherever_a_number_may_be(text: bytes) -> None:
     assert jackson.has_negative_zero(text)
 
 
 @pytest.mark.parametrize(
     "text", [b'"01234567-0e12-0e12-0123-0123456789ab"', b"-0", b"-0.01", b"[-1.0,1e-0]", b'"x-0.0"']
 )
-def test_what_is_no_negative_zero_keeps_the_quick_way(text: bytes) -> None:
-    """A uuid above all: a batch of them nearly always has `-0e` in it."""
+def test_text_that_only_looks_like_a_negative_zero_keeps_the_fast_path(text: bytes) -> None:
+    """A uuid above all: a batch of them nearly always contains `-0e`."""
     assert not jackson.has_negative_zero(text)

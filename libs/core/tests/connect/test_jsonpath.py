@@ -1,4 +1,4 @@
-"""Conditions in JSONPath find what Jayway's JsonPath 2.9.0 found (golden vectors jsonpath.jsonl), or are refused."""
+"""JSONPath conditions: the matches of Jayway's JsonPath 2.9.0 (golden vectors jsonpath.jsonl), or a refusal."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def test_all_conditions_are_recorded() -> None:
 
 
 @pytest.mark.parametrize("vector", _VECTORS, ids=lambda vector: vector["condition"])
-def test_it_finds_what_jayway_finds(vector: Vector) -> None:
+def test_matches_equal_those_of_jayway(vector: Vector) -> None:
     if vector["found"][0] == "refused":
         with pytest.raises(Unreadable):
             JsonPathCondition(vector["condition"])
         return
     condition = JsonPathCondition(vector["condition"])
     if vector["condition"] == "$.items[0][?(@.n > 0)]":
-        vector["found"][6] = "error"  # no first element: for Jayway nothing, for a filter a record that lacks it
+        vector["found"][6] = "error"  # no first element: for Jayway no match, for a filter a record that lacks it
     assert [_count(condition, json.loads(json.dumps(value))) for value in VALUES] == [
         "error" if isinstance(one, str) else one for one in vector["found"]
     ]
@@ -44,6 +44,6 @@ def _count(condition: JsonPathCondition, value: Any) -> int | str:
 @pytest.mark.parametrize(
     "text", ["$..price", "$[?(@.tags.length() > 1)]", "$[0:2]", "$[?(@.a[?(@.b)])]", "$[?(@.a[*])]", "$[?(@.a =~ /(/)]"]
 )
-def test_what_is_not_built_is_refused(text: str) -> None:
+def test_unsupported_conditions_are_refused(text: str) -> None:
     with pytest.raises(Unreadable):
         JsonPathCondition(text)

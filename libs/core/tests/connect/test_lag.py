@@ -18,7 +18,7 @@ def test_a_task_that_keeps_up_is_not_behind_however_much_is_uncommitted() -> Non
     assert found.total == 30_000
 
 
-def test_what_is_not_known_of_one_partition_is_not_known_of_the_task() -> None:
+def test_a_figure_unknown_for_one_partition_is_unknown_for_the_task() -> None:
     known = PartitionProgress("t", 0, 1, 3, 7)
     assert lag_of([known, PartitionProgress("t", 1, -1, 3, 7)]) == Lag(8, None)
     assert lag_of([known, PartitionProgress("t", 1, 1, 3, -1)]) == Lag(None, 4)
@@ -28,7 +28,7 @@ def test_what_is_not_known_of_one_partition_is_not_known_of_the_task() -> None:
 
 
 @given(st.lists(st.tuples(OFFSETS, OFFSETS, OFFSETS).map(sorted), max_size=5))
-def test_both_figures_together_are_what_is_not_committed(parts: list[list[int]]) -> None:
+def test_both_figures_add_up_to_the_records_after_the_committed_offset(parts: list[list[int]]) -> None:
     found = lag_of(
         task_pb2.PartitionProgress(committed_offset=committed, position=position, end_offset=end)
         for committed, position, end in parts
@@ -36,5 +36,5 @@ def test_both_figures_together_are_what_is_not_committed(parts: list[list[int]])
     assert found.total == sum(end - committed for committed, _, end in parts)
 
 
-def test_a_task_that_went_back_has_nothing_uncommitted_and_is_behind_what_it_reads_again() -> None:
+def test_a_task_that_went_back_has_nothing_uncommitted_and_is_behind_by_the_records_it_reads_again() -> None:
     assert lag_of([PartitionProgress("t", 0, committed_offset=9, position=4, end_offset=10)]) == Lag(6, 0)

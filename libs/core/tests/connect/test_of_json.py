@@ -1,6 +1,7 @@
-"""Values that are known to be of JSON (`jackson.JsonValues`): who writes them does not look for what JSON cannot say.
+"""Values known to come from JSON (`jackson.JsonValues`): their writer does not check for values that JSON cannot
+express.
 
-So nothing may be known for it that is not: a number that is none, or infinite, would be written as null.
+So the mark may never be wrong: NaN or infinity in marked values would be written as null.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ STEPS: list[tuple[str, Mapping[str, str], bool]] = [
 ]
 NOT_RUN = {
     f"{_KAFKA}SetSchemaMetadata",  # refuses values without a schema
-    f"{_KAFKA}Filter",  # leaves out whole records
+    f"{_KAFKA}Filter",  # filters whole records
     f"{_CONFLUENT}Drop",  # leaves a null
 }
 
@@ -74,18 +75,18 @@ def says_json(value: Any) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "settings", "kept"), STEPS)
-def test_a_step_keeps_values_of_json_only_where_it_adds_none_other(
+def test_a_step_keeps_the_json_mark_only_where_it_adds_json_values(
     kind: str, settings: Mapping[str, str], kept: bool
 ) -> None:
     made = made_by([json.dumps(one).encode() for one in MAPS], kind, settings)
     assert made
     for one in made:
         assert not jackson.is_of_json(one.values) or all(map(says_json, one.values))
-        if len(made) == 1:  # the parts of several topics are not known for it
+        if len(made) == 1:  # the parts of several topics lose the mark
             assert jackson.is_of_json(one.values) is kept
 
 
-def test_every_class_that_says_so_is_tried() -> None:
+def test_every_class_that_declares_keeps_json_is_tested() -> None:
     tried = {kind.partition("$")[0] for kind, _, kept in STEPS if kept}
     assert {cls.java_class for cls in TRANSFORMATION_CLASSES if cls.keeps_json} <= tried | NOT_RUN
 
@@ -100,7 +101,7 @@ def test_every_class_that_says_so_is_tried() -> None:
         ([b'{"a":[[[[[[[[[1e999]]]]]]]]]}', b'{"a":1}'], False),
     ],
 )
-def test_values_are_of_json_as_far_as_reading_shows(raw: list[bytes], known: bool) -> None:
+def test_the_json_mark_is_set_as_far_as_reading_proves_it(raw: list[bytes], known: bool) -> None:
     [made] = made_by(raw)
     assert jackson.is_of_json(made.values) is known
     assert jackson.is_of_json(jackson.like(made.values, made.values[:1])) is known

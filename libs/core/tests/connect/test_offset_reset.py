@@ -1,4 +1,4 @@
-"""Values of `auto.offset.reset`: Java's, librdkafka's words, and every other text refused with what to write."""
+"""Values of `auto.offset.reset`: Java's, librdkafka's words, and every other text refused with the allowed ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from herdmesh.connect.errors import ConfigError
         ("latest", Start.LATEST), ("END", Start.LATEST), ("largest", Start.LATEST), ("none", Start.NONE),
     ],
 )  # fmt: skip
-def test_words(text: str, start: Start) -> None:
+def test_reset_words_are_parsed(text: str, start: Start) -> None:
     found = read_offset_reset(text)
     assert (found.start, found.back_ms) == (start, 0)
     assert found.begins_ms(5) is None
@@ -32,8 +32,8 @@ def test_words(text: str, start: Start) -> None:
         ("PT1.S", 1_000), ("P99999999D", 8_639_999_913_600_000),
     ],
 )  # fmt: skip
-def test_a_duration_is_read_as_java_reads_it(duration: str, back_ms: int | None) -> None:
-    """`java.time.Duration.parse`; a part of a millisecond begins a millisecond earlier, not later."""
+def test_a_duration_is_parsed_as_in_java(duration: str, back_ms: int | None) -> None:
+    """`java.time.Duration.parse`; a fraction of a millisecond begins a millisecond earlier, not later."""
     if back_ms is None:
         with pytest.raises(ConfigError):
             read_offset_reset(f"by_duration:{duration}")
@@ -57,7 +57,7 @@ def test_a_duration_is_read_as_java_reads_it(duration: str, back_ms: int | None)
         ("by_duration:PT\u0661H", "needs an ISO 8601 duration"),
     ],
 )  # fmt: skip
-def test_other_texts_are_refused_with_what_to_write(text: str, why: str) -> None:
+def test_other_texts_are_refused_with_the_allowed_values(text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
         read_offset_reset(text, "consumer.auto.offset.reset")
     assert refused.value.field == "consumer.auto.offset.reset"
@@ -65,7 +65,7 @@ def test_other_texts_are_refused_with_what_to_write(text: str, why: str) -> None
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         found = read_offset_reset(text)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""Columns of texts that stay UTF-8: they give what a list of their items would."""
+"""Columns of texts that stay UTF-8, equal to a list of their items."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def packed(lines: Sequence[str], rest: bytes = b"") -> PackedBytes:
 
 
 @given(LINES, st.sampled_from([b"", b"half", "é".encode()[:1]]), SLICES)
-def test_lines_are_the_items_of_a_list(lines: list[str], rest: bytes, ends: tuple[int | None, int | None]) -> None:
+def test_packed_lines_equal_the_items_of_a_list(
+    lines: list[str], rest: bytes, ends: tuple[int | None, int | None]
+) -> None:
     raw = [line.encode() for line in lines]
     found, chosen = packed(lines, rest), slice(*ends)
     assert list(found) == raw
@@ -51,13 +53,13 @@ def test_lines_are_the_items_of_a_list(lines: list[str], rest: bytes, ends: tupl
     assert (list(texts[chosen]), list(texts[chosen].utf8)) == (lines[chosen], raw[chosen])
 
 
-def test_a_place_beyond_the_last_is_an_error() -> None:
+def test_an_index_beyond_the_last_is_an_error() -> None:
     with pytest.raises(IndexError):
         packed(["a"])[1]
 
 
 @given(LINES)
-def test_a_source_writes_packed_texts_as_they_are_and_others_as_before(lines: list[str]) -> None:
+def test_a_source_writes_packed_texts_without_a_copy_and_re_encodes_other_encodings(lines: list[str]) -> None:
     chain = SourceChain(converter(), converter(), header(), [])
     values = PackedTexts(packed(lines))
     made = chain.run(Batch("t", None, (), values))
@@ -69,7 +71,7 @@ def test_a_source_writes_packed_texts_as_they_are_and_others_as_before(lines: li
 
 
 @given(st.lists(st.none() | st.binary(max_size=6) | st.text(max_size=6).map(str.encode), min_size=1, max_size=12))
-def test_texts_that_nobody_read_are_joined_as_they_would_be_read(data: list[bytes | None]) -> None:
+def test_unread_texts_are_joined_as_they_would_be_read(data: list[bytes | None]) -> None:
     chain = SinkChain(converter(), converter(), header(), [])
     (made,) = chain.run(Batch("t", 0, (), data, range(len(data))))
     values = made.values
@@ -83,23 +85,23 @@ def test_texts_that_nobody_read_are_joined_as_they_would_be_read(data: list[byte
     assert (joined is not None) is is_plain
 
 
-def test_another_encoding_has_no_such_column() -> None:
+def test_another_encoding_gives_no_packed_column() -> None:
     (made,) = SinkChain(converter(), converter("utf-16"), header(), []).run(Batch("t", 0, (), [b"\0a"], [0]))
     assert not isinstance(made.values, UnreadTexts)
     assert list(made.values) == ["a"]
 
 
 @given(LINES, SLICES, st.booleans(), st.sampled_from([b"\n", b"|"]))
-def test_pieces_are_joined_as_those_of_a_list(
+def test_slices_are_joined_like_those_of_a_list(
     lines: list[str], ends: tuple[int | None, int | None], backwards: bool, end: bytes
 ) -> None:
-    """Also where they do not lie one behind the other, or have something else between them."""
+    """Also where the pieces are not contiguous, or have other bytes between them."""
     pieces = packed(lines)[slice(*ends, -1 if backwards else 1)]
     assert pieces.joined(end) == b"".join(piece + end for piece in pieces)
     with_nothing_behind = PackedBytes(b"ab", pieces.starts[:0], pieces.lengths[:0])
     assert with_nothing_behind.joined(end) == b""
 
 
-def test_a_last_piece_with_nothing_behind_it_is_joined_too() -> None:
+def test_a_last_piece_without_a_terminator_is_joined_too() -> None:
     whole = packed(["a", "b"])
     assert PackedBytes(b"a\nb", whole.starts, whole.lengths).joined(b"\n") == b"a\nb\n"

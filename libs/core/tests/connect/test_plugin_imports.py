@@ -1,4 +1,4 @@
-"""Whose modules a plugin's process imports, shown by one that has entered a plugin's environment."""
+"""Imports of a plugin's process: whose module wins, shown by a process that has entered a plugin's environment."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ print(json.dumps([said, colorsys.__file__, herdmesh.connect.model.data.__file__,
 """
 
 
-def test_own_modules_stay_all_else_is_the_plugins_and_namespaces_have_both(tmp_path: Path) -> None:
-    """`shared_*` are of a library that Herdmesh requires, `loose_*` of one that only happens to be installed beside it;
-    `*_early` are imported before the plugin is entered."""
+def test_our_own_modules_win_others_are_the_plugins_and_namespace_packages_have_both(tmp_path: Path) -> None:
+    """`shared_*` belong to a library that Herdmesh requires, `loose_*` to one that only happens to be installed beside
+    it; `*_early` are imported before the plugin is entered.
+    """
     here = tmp_path / "here"
     for name in ("shared_early", "shared_late", "loose_early", "loose_late"):
         here.mkdir(exist_ok=True)

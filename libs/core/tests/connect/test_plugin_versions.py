@@ -1,4 +1,4 @@
-"""One class in several versions: which is found, what validation says of one that is not there (KIP-891)."""
+"""One class in several versions: which one is found, and the error for a missing version (KIP-891)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def registry(*versions: str) -> PluginRegistry:
         ("[1.0,2.0)", "1.0"), ("(,10.0)", "2.0"), ("[2.5,)", "10.0"), ("[1.0],[2.0]", "2.0"),
     ],
 )  # fmt: skip
-def test_the_latest_of_those_asked_for_is_found_whatever_the_order(wanted: str | None, found: str) -> None:
+def test_the_latest_requested_version_is_found_in_any_order(wanted: str | None, found: str) -> None:
     for versions in (("10.0", "1.0", "2.0"), ("2.0", "10.0", "1.0")):
         plugins = registry(*versions)
         for name in ("Many", "org.example.Many"):
@@ -57,7 +57,7 @@ NUMBERS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1
 
 
 @given(numbers=NUMBERS, low=st.tuples(st.integers(0, 20), st.integers(0, 20)))
-def test_of_any_versions_a_range_finds_the_greatest_in_it_and_nothing_else(
+def test_a_range_finds_its_greatest_version_and_nothing_else(
     numbers: list[tuple[int, int]], low: tuple[int, int]
 ) -> None:
     plugins = registry(*(f"{major}.{minor}" for major, minor in numbers))
@@ -72,7 +72,7 @@ def test_of_any_versions_a_range_finds_the_greatest_in_it_and_nothing_else(
     assert all(f"{major}.{minor}" in str(missing.value) for major, minor in numbers)
 
 
-def test_a_version_that_is_not_there_is_an_error_of_its_field_that_lists_those_there_are() -> None:
+def test_a_missing_version_is_an_error_of_its_field_that_lists_the_existing_ones() -> None:
     plugins = registry("2.0", "1.0")
     config = {"name": "a", "connector.class": "Many", "topics": "t", VERSION: "3.0"}
     text = "Plugin org.example.Many not found that matches the version range [3.0,3.0], available versions: [1.0, 2.0]"
@@ -93,7 +93,7 @@ def test_a_version_that_is_not_there_is_an_error_of_its_field_that_lists_those_t
 
 
 @pytest.mark.parametrize(("wanted", "key"), [("1.0", "since.1.0"), (None, "since.2.0")])
-def test_a_config_is_validated_by_the_version_it_asks_for(wanted: str | None, key: str) -> None:
+def test_a_config_is_validated_by_the_version_it_names(wanted: str | None, key: str) -> None:
     config = {"name": "a", "connector.class": "Many", "topics": "t", VERSION: wanted}
     if wanted is None:
         del config[VERSION]
@@ -106,7 +106,7 @@ def test_a_config_is_validated_by_the_version_it_asks_for(wanted: str | None, ke
     assert (list(field.value.recommended), field.key.default) == (["1.0", "2.0"], "2.0")
 
 
-def test_all_versions_are_listed_oldest_first_and_one_version_stands_once() -> None:
+def test_all_versions_are_listed_oldest_first_and_each_once() -> None:
     mine = [one for one in registry("10.0", "9.0").all() if one.class_name == "org.example.Many"]
     assert [one.version for one in mine] == ["9.0", "10.0"]
     with pytest.raises(ValueError, match=r"are called org\.example\.Many"):

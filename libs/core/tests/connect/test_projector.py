@@ -56,7 +56,7 @@ def test_longs_become_the_nearest_float(value: int) -> None:
     assert abs(int(found) - value) <= max(abs(value) >> 24, 0) + 1
 
 
-def test_a_marked_number_is_widened_to_the_class_of_its_new_schema() -> None:
+def test_a_widened_number_gets_the_class_of_its_new_schema() -> None:
     found = project(Schema("INT8"), Int8(5), INT64)
     assert type(found) is int
 
@@ -81,7 +81,7 @@ def test_optional_and_default(
     assert project(source, value, Schema("INT32", optional=target_optional, default=default)) == wanted
 
 
-def test_what_may_be_null_needs_a_default_in_a_target_that_is_not_optional() -> None:
+def test_an_optional_source_needs_a_default_in_a_required_target() -> None:
     with pytest.raises(SchemaProjectorError) as failed:
         project(OPTIONAL_INT32, 12, INT32)
     assert str(failed.value) == (
@@ -109,19 +109,19 @@ def test_fields_are_added_and_removed() -> None:
     assert str(failed.value) == "Required field `needed` is missing from source schema: Schema{STRUCT}"
 
 
-def test_a_default_of_the_source_is_read_before() -> None:
+def test_the_default_of_the_source_is_used_first() -> None:
     source = struct(f=Schema("INT32", optional=True, default=5))
     target = struct(f=OPTIONAL_INT32)
     assert project(source, Struct(source), target) == Struct(target, [5])
 
 
-def test_null_where_the_target_needs_a_value_is_refused() -> None:
+def test_null_in_a_field_that_the_target_requires_is_refused() -> None:
     source, target = struct(f=INT32), struct(f=INT64)
     with pytest.raises(DataError, match='null used for required field: "f"'):
         project(source, Struct(source), target)
 
 
-def test_nested() -> None:
+def test_nested_values_are_projected() -> None:
     inner_source, inner_target = struct(a=INT32), struct(a=INT64, b=Schema("INT32", default=9))
     source = struct(
         s=inner_source, list=SchemaBuilder.array(INT32).build(), map=SchemaBuilder.map(INT32, inner_source).build()
@@ -147,7 +147,7 @@ def test_nested() -> None:
         (timestamp_schema(), JavaDate(1_700_000_000_123)),
     ],
 )
-def test_logical_types(schema: Schema, value: Any) -> None:
+def test_logical_types_are_projected(schema: Schema, value: Any) -> None:
     assert project(schema, value, schema) is value
     assert project(schema, value, schema.replace(version=2, doc="other")) is value
     plain = Schema(schema.type)

@@ -1,4 +1,4 @@
-"""What Connect accepts and this release refuses is refused by name, and what it runs is not."""
+"""Settings that Connect accepts and this release refuses, each by name; supported settings are not refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def refused(change: dict[str, Any]) -> list[tuple[str, str]]:
         {"producer.override.security.protocol": "SSL", "producer.override.ssl.truststore.location": "a sink has none"},
     ],
 )
-def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
+def test_supported_settings_are_not_refused(change: dict[str, Any]) -> None:
     assert refused(change) == []
 
 
@@ -95,17 +95,17 @@ def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_does_not_run_is_refused_by_name(change: dict[str, Any], field: str, says: str) -> None:
+def test_unsupported_settings_are_refused_by_name(change: dict[str, Any], field: str, says: str) -> None:
     ((found, message),) = refused(change)
     assert found == field
     assert says in message
-    assert not validate_connector(changed(SINK, change), PLUGINS).error_count  # it is ours to refuse, not Connect's
+    assert not validate_connector(changed(SINK, change), PLUGINS).error_count  # refused by Herdmesh, not by Connect
 
 
 @pytest.mark.parametrize(
     "more", [{}, {"offsets.storage.topic": "own"}, {"herdmesh.delivery.guarantee": "at_least_once"}]
 )
-def test_a_source_neither_writes_nor_keeps_its_offsets_in_another_cluster(more: dict[str, str]) -> None:
+def test_a_source_may_not_write_to_another_cluster(more: dict[str, str]) -> None:
     elsewhere = "producer.override.bootstrap.servers"
     worker: dict[str, str] = dict.fromkeys(("key.converter", "value.converter"), f"{_PACKAGE}json.JsonConverter")
     config = changed(SOURCE, {elsewhere: "elsewhere:9092", **more})
@@ -114,7 +114,7 @@ def test_a_source_neither_writes_nor_keeps_its_offsets_in_another_cluster(more: 
     assert "writing to another cluster than the workers' is not built yet" in found.message
 
 
-def test_a_source_is_at_least_once_unless_another_key_needs_more() -> None:
+def test_at_least_once_delivery_is_refused_beside_keys_that_need_exactly_once() -> None:
     plugin, asked = PLUGINS.find("ExampleSource"), {"herdmesh.delivery.guarantee": "at_least_once"}
     worker: dict[str, str] = dict.fromkeys(("key.converter", "value.converter"), f"{_PACKAGE}json.JsonConverter")
     assert refusals(changed(SOURCE, asked), plugin, worker) == []

@@ -1,4 +1,4 @@
-"""Dates as Java's SimpleDateFormat (JDK 17, UTC, en_US) prints and reads them; what is wanted here a JDK gave."""
+"""Dates as Java's SimpleDateFormat (JDK 17, UTC, en_US) prints and parses them; the expected results are a JDK's."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_date_prints_as_in_java(pattern: str, milliseconds: int, text: str) ->
 
 
 @pytest.mark.parametrize(("pattern", "text", "milliseconds", "again"), PARSED)
-def test_a_text_reads_as_in_java(pattern: str, text: str, milliseconds: int | None, again: str | None) -> None:
+def test_a_text_is_parsed_as_in_java(pattern: str, text: str, milliseconds: int | None, again: str | None) -> None:
     read = DateFormat(pattern, now_ms=1_795_000_000_000).parse(text)
     if read is None:
         assert milliseconds is None
@@ -134,20 +134,22 @@ def test_a_text_reads_as_in_java(pattern: str, text: str, milliseconds: int | No
         ("XXXX", "invalid ISO 8601 format: length=4"),
     ],
 )
-def test_a_pattern_is_refused_in_javas_words(pattern: str, message: str) -> None:
+def test_a_pattern_is_refused_with_javas_message(pattern: str, message: str) -> None:
     with pytest.raises(IllegalArgumentError) as refused:
         DateFormat(pattern)
     assert str(refused.value) == message
 
 
 @given(PATTERNS, MILLISECONDS)
-def test_the_short_cut_of_printing_is_the_long_way(pattern: str, milliseconds: int) -> None:
+def test_the_fast_path_of_printing_equals_the_reference_path(pattern: str, milliseconds: int) -> None:
     made = DateFormat(pattern)
     assert made.format(milliseconds) == made.format_slowly(milliseconds, UTC)
 
 
 @given(PATTERNS, MILLISECONDS, st.integers(0, 20), st.sampled_from(["", "0", "-", " ", "E2", "99", "x", "٣"]))
-def test_the_short_cut_of_reading_is_the_long_way(pattern: str, milliseconds: int, place: int, more: str) -> None:
+def test_the_fast_path_of_parsing_equals_the_reference_path(
+    pattern: str, milliseconds: int, place: int, more: str
+) -> None:
     made = DateFormat(pattern, now_ms=1_795_000_000_000)
     text = made.format(milliseconds)
     text = text[:place] + more + text[place:]
@@ -155,21 +157,21 @@ def test_the_short_cut_of_reading_is_the_long_way(pattern: str, milliseconds: in
 
 
 @given(st.integers(1, 9999), st.integers(0, 86_399_999))
-def test_what_is_printed_reads_back(year: int, rest: int) -> None:
+def test_a_printed_date_is_parsed_back(year: int, rest: int) -> None:
     made = DateFormat("yyyy-MM-dd HH:mm:ss.SSS")
     milliseconds = (first_of_month(year, 3, julian=year < 1582) - 719_163) * 86_400_000 + rest
     assert made.parse(made.format(milliseconds)) == (milliseconds, UTC)
 
 
 @given(st.integers(-500_000, 900_000))
-def test_a_days_fields_say_the_day(fixed: int) -> None:
+def test_the_calendar_fields_of_a_day_give_the_day(fixed: int) -> None:
     day = day_at(fixed)
     assert day_of({"y": (1, day.year), "M": (2, day.month - 1), "d": (3, day.day)}, 1, 0) == fixed
     assert day_of({"y": (1, day.year), "D": (2, day.day_of_year)}, 1, 0) == fixed or abs(fixed - CUTOVER) < 400
 
 
 @given(st.lists(st.sampled_from(LETTERS + "'-/ "), max_size=8).map("".join), st.text(max_size=8))
-def test_any_text_is_a_date_or_none(pattern: str, text: str) -> None:
+def test_any_text_is_a_date_or_refused(pattern: str, text: str) -> None:
     try:
         made = DateFormat(pattern)
     except IllegalArgumentError:

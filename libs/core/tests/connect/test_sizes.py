@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Sizes in bytes as people write them."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from herdmesh.connect.config.sizes import bytes_of, text_of_bytes
         ("\u0661MB", None),
     ],
 )
-def test_what_is_a_size(text: str, size_bytes: int | None) -> None:
+def test_sizes_are_parsed_or_refused(text: str, size_bytes: int | None) -> None:
     assert bytes_of(text) == size_bytes
 
 
 @given(st.integers(1, 1 << 20), st.sampled_from(["KB", "MB", "GB"]))
-def test_a_size_is_shown_as_what_is_read_as_the_same(number: int, unit: str) -> None:
+def test_a_printed_size_is_parsed_back(number: int, unit: str) -> None:
     size_bytes = bytes_of(f"{number}{unit}")
     assert size_bytes is not None
     assert bytes_of(text_of_bytes(size_bytes)) == size_bytes
 
 
-def test_what_is_whole_in_no_unit_is_shown_in_megabytes() -> None:
+def test_a_size_that_is_whole_in_no_unit_is_shown_in_megabytes() -> None:
     assert text_of_bytes((530 << 20) + 1_000) == "530MB"

@@ -1,5 +1,6 @@
-"""The status and offsets codecs beyond what a healthy cluster writes (docs/reference/connect/status-topic.md, section
-5; docs/reference/connect/offsets-topic.md, section 1)."""
+"""Codecs of the status and offsets topics beyond the records of a healthy cluster
+(docs/reference/connect/status-topic.md, section 5; docs/reference/connect/offsets-topic.md, section 1).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _TOPIC = b'{"topic":{"name":"t","connector":"c","task":0,"discoverTimestamp":5}}
         "status-topic-foo-topic:connector-",
     ],
 )
-def test_bad_keys_are_refused(key: str) -> None:
+def test_invalid_keys_are_refused(key: str) -> None:
     assert isinstance(status_topic.decode(key.encode(), _OK), Undecodable)
 
 
@@ -50,7 +51,7 @@ def test_bad_keys_are_refused(key: str) -> None:
         b'{"state":"RUNNING","worker_id":"w","generation":1,"version":5}',
     ],
 )
-def test_bad_statuses_are_refused_and_an_empty_value_is_no_tombstone(value: bytes) -> None:
+def test_invalid_statuses_are_refused_and_an_empty_value_is_no_tombstone(value: bytes) -> None:
     for key in (b"status-connector-c", b"status-task-c-0"):
         assert isinstance(status_topic.decode(key, value), Undecodable)
 
@@ -82,7 +83,7 @@ def test_a_worker_id_of_null_is_read_as_null(worker: bytes, more: bytes) -> None
 
 def test_a_topic_status_is_filed_under_its_key() -> None:
     assert status_topic.decode(b"status-topic-t:connector-c", _TOPIC) == TopicStatus("t", "c", 0, 5)
-    # The text of the separator is not looked at, and the value may say something else.
+    # The text of the separator is not checked, and the value may name something else.
     odd = status_topic.decode(b"status-topic-u:whatever__d", _TOPIC)
     assert odd == TopicStatus("u", "d", 0, 5, named_topic="t", named_connector="c")
     assert isinstance(status_topic.decode(b"status-topic-t:connector-c", b'{"topic":{"name":"t"}}'), Undecodable)
@@ -123,7 +124,7 @@ def test_our_members_come_after_version_and_only_when_set() -> None:
         *((bad, None) for bad in ("true", "null", "[]", '"t"', "{}", '{"group":null,"topics":[]}', '{"group":"g"}')),
     ],
 )
-def test_a_commit_scope_that_cannot_be_read_says_of_no_commit(member: str, read: CommitScope | None) -> None:
+def test_an_unreadable_commit_scope_means_no_commit(member: str, read: CommitScope | None) -> None:
     value = f'{{"state":"RUNNING","worker_id":"w","generation":1,"commit_scope":{member}}}'
     status = TaskStatus("c", 0, State.RUNNING, "w", 1, commit_scope=read)
     assert status_topic.decode(b"status-task-c-0", value.encode()) == status
@@ -152,7 +153,7 @@ _more = (_text, _int32, st.none() | _text, st.none() | _text, _conditions, st.no
         *_more,
     )
 )
-def test_statuses_round_trip(status: ConnectorStatus | TaskStatus) -> None:
+def test_statuses_survive_the_round_trip(status: ConnectorStatus | TaskStatus) -> None:
     assert status_topic.decode(*status_topic.encode(status)) == status
 
 
@@ -189,7 +190,7 @@ _values = _json_values | st.floats(allow_nan=False, allow_infinity=False)
 _offsets = st.dictionaries(st.text(max_size=8), _values, max_size=4)
 
 
-def test_offsets_that_json_has_no_form_for_come_back_as_texts() -> None:
+def test_offsets_without_a_json_form_come_back_as_texts() -> None:
     given = OffsetRecord("c", {"at": b"\x01"}, {"x": b"\x01\x02", "f": float("inf"), "n": 7, "r": 7.0})
     found = offsets_topic.decode(*offsets_topic.encode(given))
     assert found == OffsetRecord("c", {"at": "AQ=="}, {"x": "AQI=", "f": "Infinity", "n": 7, "r": 7.0})
@@ -198,5 +199,5 @@ def test_offsets_that_json_has_no_form_for_come_back_as_texts() -> None:
 
 
 @given(st.builds(OffsetRecord, _text, st.none() | _offsets, st.none() | _offsets))
-def test_offsets_round_trip(record: OffsetRecord) -> None:
+def test_offsets_survive_the_round_trip(record: OffsetRecord) -> None:
     assert offsets_topic.decode(*offsets_topic.encode(record)) == record

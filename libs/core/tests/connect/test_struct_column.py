@@ -1,4 +1,4 @@
-"""A column of structs: what it is to its readers, and that it goes when its last reader does."""
+"""A column of structs: its behaviour for readers, and its release with the last reader."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PAIR = Schema("STRUCT", fields=[("id", INT64), ("to", STRING)])
 
 
 @pytest.mark.parametrize("read", [False, True])
-def test_a_column_goes_without_a_collection(read: bool) -> None:
-    """A run collects after 20,000 objects, and a batch of a thousand records under a schema is a few."""
+def test_a_column_is_freed_without_a_garbage_collection(read: bool) -> None:
+    """A run collects after 20,000 objects, and a batch of a thousand records under a schema is only a few objects."""
     column = StructColumn(PAIR, [[1, 2], ["a", "b"]], 2)
     if read:
         assert list(column) == [Struct(PAIR, [1, "a"]), Struct(PAIR, [2, "b"])]
@@ -29,7 +29,7 @@ def test_a_column_goes_without_a_collection(read: bool) -> None:
         gc.enable()
 
 
-def test_structs_once_read_are_the_truth() -> None:
+def test_structs_once_read_override_the_columns() -> None:
     column = StructColumn(PAIR, [[1], ["a"]], 1)
     assert column.fields == [[1], ["a"]]
     column[0].values[0] = 7

@@ -1,4 +1,4 @@
-"""Connect's `Values`: text to values and back, and values to each other. What the golden vectors do not hold."""
+"""Connect's `Values`: text to values and back, and values to each other, beyond the golden vectors."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class TestTokens:
             ("a\nb", ["a\nb"]),
         ],
     )
-    def test_words(self, text: str, tokens: list[str]) -> None:
+    def test_a_text_is_split_into_tokens(self, text: str, tokens: list[str]) -> None:
         assert read_all(text) == tokens
 
     @given(st.text(alphabet='\\:,{}[]" ab1\n'))
-    def test_the_tokens_are_the_text(self, text: str) -> None:
+    def test_the_tokens_add_up_to_the_text(self, text: str) -> None:
         assert "".join(read_all(text)) == text
 
-    def test_looking_at_a_blank_passes_it_over(self) -> None:
+    def test_consuming_a_token_skips_blanks_before_it(self) -> None:
         tokens = Tokens(" ,  [x")
         assert not tokens.consume("[")
         assert tokens.mark() == 1
@@ -116,13 +116,13 @@ class TestParsing:
     @pytest.mark.parametrize(
         ("text", "schema", "value"),
         [
-            ('[1,"a",2]', Schema("ARRAY"), [Int8(1), "a", Int8(2)]),  # once apart, apart
+            ('[1,"a",2]', Schema("ARRAY"), [Int8(1), "a", Int8(2)]),  # one odd element leaves each its own type
             ("[1, 1970-01-03]", Schema("ARRAY", value_schema=date_schema()), [JavaDate(DAY_MS), JavaDate(2 * DAY_MS)]),
-            ("[2019-08-23,70000]", STRING, "[2019-08-23,70000]"),  # no number without its schema
+            ("[2019-08-23,70000]", STRING, "[2019-08-23,70000]"),  # a schemaless number is no list element
             ("{1:1,300:2}", SchemaBuilder.map(INT16, INT8).build(), {1: 1, 300: 2}),
             ('{[1]:1,["a"]:2}', None, {(Int8(1),): 1, ("a",): 2}),
             ('{{"a":1}:2}', None, {MapKey({"a": 1}): 2}),
-            ('["  "]', Schema("ARRAY", value_schema=STRING), [""]),  # blank tokens are passed over
+            ('["  "]', Schema("ARRAY", value_schema=STRING), [""]),  # blank tokens are skipped
             ('["a : b"]', Schema("ARRAY", value_schema=STRING), ["a : b"]),
             ('[": "]', Schema("ARRAY", value_schema=STRING), [":"]),
             ('["a]', STRING, '["a]'),
@@ -130,7 +130,7 @@ class TestParsing:
             ("[[1,]]", None, [[1]]),
             ("1:2", INT8, 1),
             ("  ", STRING, "  "),
-            ("\U0001d7d8", STRING, "\U0001d7d8"),  # a digit beyond what Java's chars hold
+            ("\U0001d7d8", STRING, "\U0001d7d8"),  # a digit beyond Java's 16-bit chars
             ("-.5", FLOAT32, -0.5),
             ("-0.0", INT8, 0),
             ("12345678901234567890.0", FLOAT32, 12345679395506094080.0),
@@ -141,14 +141,14 @@ class TestParsing:
             ("019-08-23x", Schema("INT32", name=date_schema().name, version=1), None),
         ],
     )  # fmt: skip
-    def test_what_a_text_is(self, text: str, schema: Schema | None, value: Any) -> None:
+    def test_the_type_of_a_text_is_detected(self, text: str, schema: Schema | None, value: Any) -> None:
         found_schema, found = parse_text(text)
         if schema is not None:
             assert found_schema is schema
         if value is not None:
             assert found == value
 
-    def test_elements_without_a_common_type_say_their_own(self) -> None:
+    def test_elements_without_a_common_type_keep_their_own(self) -> None:
         _, found = parse_text('[1, 300, 1.5, "x"]')
         assert [type(item) for item in found] == [Int8, Int16, Float32, str]
 
@@ -156,7 +156,7 @@ class TestParsing:
         st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text(alphabet="ab \\\"1:é"),
         lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet="ab\"\\"), inner), max_leaves=8,
     ))  # fmt: skip
-    def test_what_is_written_can_be_read(self, value: Any) -> None:
+    def test_written_headers_can_be_read(self, value: Any) -> None:
         converter = make_header_converter("header.converter", {})
         data = converter.write_header(Header("h", value))
         read = converter.read_header("h", data)
@@ -164,7 +164,7 @@ class TestParsing:
         if isinstance(value, bool | int):
             assert read.value == value
 
-    def test_what_is_nested_too_deeply_stays_bytes(self) -> None:
+    def test_too_deeply_nested_text_stays_bytes(self) -> None:
         data = b"[" * 100_000
         read = make_header_converter("header.converter", {}).read_header("h", data)
         assert (read.schema, read.value) == (BYTES, data)
@@ -182,7 +182,7 @@ class TestText:
             ((1 << 63) - 1, "292278994-08-17T07:12:55.807Z"),
         ],
     )
-    def test_dates(self, milliseconds: int, text: str) -> None:
+    def test_dates_are_printed(self, milliseconds: int, text: str) -> None:
         assert text_of(JavaDate(milliseconds)) == text
 
     @given(st.integers(DAY_MS, 4_000_000_000_000))
@@ -191,24 +191,24 @@ class TestText:
         assert value == milliseconds
         assert schema in (timestamp_schema(), date_schema())
 
-    def test_a_plain_number_under_a_schema_is_of_its_class(self) -> None:
+    def test_a_plain_number_gets_the_class_of_its_schema(self) -> None:
         schema = SchemaBuilder.array(FLOAT32).build()
         third = to_double("0.333333343267441")
         assert text_of([third], schema) == "[0.33333334]"
         assert text_of([third]) != "[0.33333334]"
 
-    def test_inside_text_is_quoted_and_escaped(self) -> None:
+    def test_texts_inside_a_list_are_quoted_and_escaped(self) -> None:
         assert text_of('a"\\') == 'a"\\'
         assert text_of(['a"\\', b"\x01", None]) == '["a\\"\\\\","AQ==",null]'
 
-    def test_other_objects_have_none(self) -> None:
+    def test_other_objects_have_no_text(self) -> None:
         with pytest.raises(DataError, match=r"^Failed to serialize unexpected value type "):
             text_of([object()])
 
 
 class TestConversions:
     @given(st.integers(-(1 << 70), 1 << 70))
-    def test_integers_wrap(self, value: int) -> None:
+    def test_integers_wrap_around(self, value: int) -> None:
         for bits, schema in INTEGERS.items():
             for form in (str(value), BigInteger(value), Decimal(value)):
                 found = convert(schema, form)
@@ -249,7 +249,7 @@ class TestConversions:
             (timestamp_schema(), "5", JavaDate(5)),
         ],
     )  # fmt: skip
-    def test_to_each_type(self, to: Schema, value: Any, wanted: Any) -> None:
+    def test_values_convert_to_each_type(self, to: Schema, value: Any, wanted: Any) -> None:
         if wanted is None and value is not None:
             with pytest.raises(DataError):
                 convert(to, value)
@@ -261,7 +261,7 @@ class TestConversions:
         with pytest.raises(DataError, match=r"^Unable to convert a null value to a schema that requires a value$"):
             convert(to, None)
 
-    def test_dates_cross(self) -> None:
+    def test_dates_times_and_timestamps_convert_to_each_other(self) -> None:
         at = JavaDate(3 * DAY_MS + 7)
         assert convert(date_schema(), at, timestamp_schema()) == 3 * DAY_MS
         assert convert(date_schema(), JavaDate(-1), timestamp_schema()) == 0  # Java divides towards zero
@@ -271,7 +271,7 @@ class TestConversions:
         with pytest.raises(DataError, match=r"^Unable to convert .* \(class java\.util\.Date\) to a number$"):
             to_long(at)
 
-    def test_texts(self) -> None:
+    def test_conversion_errors_have_connects_messages(self) -> None:
         with pytest.raises(DataError, match=r"^Unable to convert x \(class java\.lang\.String\) to a number$"):
             to_long("x")
         with pytest.raises(DataError, match=r"^Unable to convert x \(class java\.lang\.String\) to Schema\{INT8\}$"):
@@ -291,7 +291,7 @@ class TestConversions:
         ({"a": 1, "b": True}, None),
     ],
 )  # fmt: skip
-def test_inferred_schemas(value: Any, schema: Schema | None) -> None:
+def test_schemas_are_inferred_from_values(value: Any, schema: Schema | None) -> None:
     assert infer_schema(value) is schema
 
 
@@ -303,7 +303,7 @@ def test_the_schema_of_a_struct_is_its_own_and_nulls_alone_have_none() -> None:
 
 
 @given(st.integers(-(1 << 31), (1 << 31) - 1))
-def test_what_is_under_a_logical_type_gives_the_value_back(number: int) -> None:
+def test_values_of_logical_types_survive_the_internal_form(number: int) -> None:
     for schema in (date_schema(), timestamp_schema()):
         assert to_internal(schema, from_internal(schema, number)) == number
     try:

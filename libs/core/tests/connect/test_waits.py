@@ -1,4 +1,4 @@
-"""What is shown of the waits that are under way: which, since when, and when no more."""
+"""Waits in progress as shown to an operator: which wait, since when, and its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Clock:
         return self.now_s
 
 
-def test_a_wait_is_shown_after_five_seconds_and_not_when_it_is_over() -> None:
+def test_a_wait_is_shown_after_five_seconds_and_not_after_its_end() -> None:
     clock = Clock()
     found = Waits(clock)
     with found.on("PostgreSQL db:5432", "COPY into orders"):
@@ -32,7 +32,7 @@ def test_a_wait_is_shown_after_five_seconds_and_not_when_it_is_over() -> None:
     assert found.shown() is None
 
 
-def test_of_a_retry_the_tries_are_counted_and_the_call_within_it_is_named() -> None:
+def test_a_retry_counts_its_tries_and_names_the_call_within_it() -> None:
     clock = Clock()
     found = Waits(clock)
     standing = Standing(found)
@@ -53,7 +53,7 @@ def test_of_a_retry_the_tries_are_counted_and_the_call_within_it_is_named() -> N
     assert found.shown() is None
 
 
-def test_a_retry_is_waited_for_since_the_call_that_failed_began() -> None:
+def test_a_retry_counts_from_the_start_of_the_failed_call() -> None:
     clock = Clock()
     found = Waits(clock)
     standing = Standing(found)
@@ -79,14 +79,14 @@ def test_a_retry_is_waited_for_since_the_call_that_failed_began() -> None:
     assert found.shown() is None
 
 
-def test_waits_are_those_of_the_context() -> None:
+def test_each_context_has_its_own_waits() -> None:
     mine = Waits()
     with entered(mine):
         assert waits.current() is mine
     assert waits.current() is not mine
 
 
-def test_a_text_is_one_line_with_all_that_an_operator_asks() -> None:
+def test_the_text_of_a_wait_is_one_line_with_tries_and_next_try() -> None:
     wait = Wait("PostgreSQL db:5432", "connection refused", 1_790_000_000_000, 7, 1_790_000_005_000)
     assert wait.text() == "waits for PostgreSQL db:5432: connection refused (7 tries, next at 2026-09-21T14:13:25Z)"
     assert Wait("a run slot").text() == "waits for a run slot"
@@ -94,15 +94,15 @@ def test_a_text_is_one_line_with_all_that_an_operator_asks() -> None:
     assert len(waits.one_line("x" * 1000)) == 400
 
 
-def test_a_retriable_error_says_what_is_waited_for() -> None:
+def test_a_retriable_error_names_its_wait() -> None:
     error = RetriableError("no room", waits_for="PostgreSQL db:5432", next_try_s=1.0, tried=False)
     assert (str(error), error.waits_for, error.next_try_s, error.tried) == ("no room", "PostgreSQL db:5432", 1.0, False)
 
 
 @pytest.mark.parametrize("odd", [5, None, b"bytes", {"a": 1}, "\ud83d\0\n", "x" * 10_000_000], ids=range(6))
 @pytest.mark.parametrize("next_try_s", ["soon", -1.0, float("inf"), float("nan"), 1e300, None])
-def test_what_is_no_text_or_no_time_is_shown_and_never_raises(odd: Any, next_try_s: Any) -> None:
-    """An author gives it; whoever shows it is a thread that nobody else would start again."""
+def test_an_invalid_text_or_time_of_an_author_is_shown_and_never_raises(odd: Any, next_try_s: Any) -> None:
+    """An author supplies it; the thread that shows it would not be started again after an error."""
     clock = Clock()
     found = Waits(clock)
     standing = Standing(found)

@@ -1,4 +1,4 @@
-"""The cases that Debezium's transformations are recorded over: change events of a made-up table, and bad input."""
+"""Cases over which Debezium's transformations are recorded: change events of an invented table, and bad input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Change events as Debezium's transformations get them: the parts that cases are made of."""
+"""Change events as Debezium's transformations get them: the parts of the cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases that Debezium's EventRouter is recorded over: events of outbox tables, and bad input."""
+"""Cases over which Debezium's EventRouter is recorded: events of outbox tables, and bad input."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ _BROAD: tuple[Mapping[str, str], ...] = (
     {_PLACE: "tenant:envelope:t", "table.field.event.schema.version": "version", _MISSING: "ignore"},
     {"table.op.invalid.behavior": "fatal", _PLACE: "type:header", **_TOMBSTONES, **_EXPAND},
 )
-"""These meet every record."""
+"""Settings that run with every record."""
 _NARROW: tuple[Mapping[str, str], ...] = (
     {"table.op.invalid.behavior": "error"},
     {"table.op.invalid.behavior": " Fatal "},

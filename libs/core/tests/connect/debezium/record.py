@@ -1,8 +1,9 @@
-"""Records `golden/debezium.jsonl`: what Debezium's real transformations make of `cases.py`, with their definitions.
+"""Recorder of `golden/debezium.jsonl`: the results of Debezium's real transformations for `cases.py`, and their
+definitions.
 
     python -m libs.core.tests.connect.debezium.record WORK
 
-Maven fetches Debezium 3.6.1.Final into the folder WORK. Each line is a case with `output` or `error`, in the form of
+Maven fetches Debezium 3.6.1.Final into the folder WORK. Each line is a case with `output` or `error`, in the format of
 `golden/transforms.jsonl`, or a `definition`.
 """
 
@@ -41,7 +42,7 @@ def _jars(work: Path) -> list[Path]:
 
 
 def record(work: Path, lines: Iterable[object]) -> list[str]:
-    """What the classes made of these lines."""
+    """Results of the classes for these lines."""
     path = ":".join(map(str, _jars(work)))
     made = work / "classes"
     made.mkdir(exist_ok=True)

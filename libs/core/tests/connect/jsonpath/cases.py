@@ -1,4 +1,4 @@
-"""The conditions and values that Jayway's JsonPath is recorded over."""
+"""Conditions and values over which Jayway's JsonPath is recorded."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Records `golden/jsonpath.jsonl`: what Jayway's JsonPath 2.9.0, which Confluent's Filter uses, finds.
+"""Recorder of `golden/jsonpath.jsonl`: the matches of Jayway's JsonPath 2.9.0, which Confluent's Filter uses.
 
     python -m libs.core.tests.connect.jsonpath.record WORK
 
-Maven fetches it into the folder WORK. A line is a condition and, for each of `VALUES`, how many values it finds, or the
+Maven fetches it into the folder WORK. A line is a condition and, for each of `VALUES`, the number of matches, or the
 class of the error.
 """
 

@@ -1,7 +1,7 @@
 """A FAKE of a Confluent-compatible schema registry: its REST API over HTTP on 127.0.0.1, schemas in memory.
 
 Owns the answers that converters depend on, with the codes of the API reference. Checks backward compatibility of Avro
-records only, field by field. What a real registry does is tested by running the same suite against one.
+records only, field by field. The behaviour of a real registry is tested by running the same suite against one.
 
 Invariant: an id never changes its meaning; the same text under two subjects has one id.
 """
@@ -25,7 +25,7 @@ class FakeRegistry:
     def __init__(self) -> None:
         self.failing: int | None = None
         self.retry_after = ""
-        """Of what fails, the header; "" = none."""
+        """The Retry-After header of failing answers; "" = none."""
         self.user: str | None = None
         self.requests: list[str] = []
         self._texts: list[dict[str, Any]] = []
@@ -36,13 +36,13 @@ class FakeRegistry:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def stop(self) -> None:
-        """End it; later requests find nobody."""
+        """Stop the server; later requests get no connection."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        """Status and body."""
+        """Status and body of the answer."""
         parts = [unquote(one) for one in urlsplit(path).path.split("/")[1:]]
         match method, parts:
             case "GET", ["schemas", "ids", number]:
@@ -102,7 +102,7 @@ class FakeRegistry:
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True  # head and body are two writes; waiting costs 40 ms each
 
-            def do_GET(self) -> None:  # as http.server calls it
+            def do_GET(self) -> None:  # the name that http.server calls
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 fake.requests.append(f"{self.command} {self.path}")
                 wanted = None if fake.user is None else f"Basic {base64.b64encode(fake.user.encode()).decode()}"
@@ -120,16 +120,16 @@ class FakeRegistry:
                 self.end_headers()
                 self.wfile.write(data)
 
-            do_POST = do_GET  # noqa: N815 - as http.server calls it
+            do_POST = do_GET  # noqa: N815 - the name that http.server calls
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: tests look at `requests`."""
+                """Log nothing: tests read `requests`."""
 
         return Handler
 
 
 def _incompatible(reader: Any, writer: Any) -> list[str]:
-    """Why data of the old schema cannot be read with the new one."""
+    """Reasons why data of the old schema cannot be read with the new one."""
     if isinstance(reader, list) or isinstance(writer, list):
         return [
             f"no member for {old}"

@@ -1,6 +1,7 @@
-"""Avro read field by field against the careful way, which is fastavro and `avro.values`, message by message: where it
-gives values they are the same, of whole messages, of broken ones among them and of random bytes; and it does give the
-values of common schemas."""
+"""The columnar Avro reader (field by field) against the reference way, which is fastavro and `avro.values`, message by
+message: wherever it returns values they are equal, for whole messages, broken ones among them and random bytes; and it
+does return values for common schemas.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ _WIDE = {"type": "record", "name": "Wide", "fields": [
 
 @dataclass(frozen=True)
 class Ways:
-    """Both ways to read messages of one Avro schema, and how to write one."""
+    """Both ways to read messages of one Avro schema, and a writer."""
 
     schema: Schema
     columns: Callable[[Sequence[bytes]], Sequence[Any]] | None
@@ -92,18 +93,20 @@ _payloads = st.binary(min_size=16, max_size=60) | st.lists(st.integers(0, 4), mi
 
 
 def _continued(data: bytes) -> bytes:
-    """The bytes as those of one number: all but the last say that it goes on."""
+    """The bytes as those of one varint: all but the last have the continuation bit."""
     return bytes([byte | 128 for byte in data[:-1]]) + bytes([byte & 127 for byte in data[-1:]])
 
 
 def agree(both: Ways, messages: Sequence[bytes]) -> bool:
-    """Whether the messages are read field by field, having checked that they are then what the careful way reads."""
+    """Whether the columnar reader reads the messages; if so, checks that its values equal those of the reference
+    way.
+    """
     assert both.columns is not None
     try:
         found = list(both.columns(messages))
     except _REFUSED:
         return False
-    # the text, because a number that is none equals nothing, and numpy's types have texts of their own
+    # compares the text, because NaN is not equal to itself, and numpy's types print differently
     assert repr(found) == repr([both.careful(raw) for raw in messages])
     assert {type(one) for one in _leaves(found)} <= _TYPES
     return True
@@ -120,7 +123,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _broken(data: st.DataObject, raw: bytes) -> bytes:
-    """The message cut off, or with other bytes in one place."""
+    """The message cut off, or with other bytes at one position."""
     cut = data.draw(st.integers(len(_HEAD), len(raw)))
     return raw[:cut] + data.draw(st.just(b"") | st.binary(max_size=3).map(lambda some: some + raw[cut + 1 :]))
 
@@ -132,7 +135,7 @@ _one = st.sampled_from(LEAVES) | st.sampled_from(LEAVES).map(optional)
 
 @settings(**EXAMPLES, max_examples=soak_or(60, 5_000))
 @given(st.data(), _flat | _nested | _one)
-def test_values_are_read_as_the_careful_way_reads_them(data: st.DataObject, one: tuple[Schema, Any]) -> None:
+def test_columnar_values_equal_those_of_the_reference_reader(data: st.DataObject, one: tuple[Schema, Any]) -> None:
     schema, values = one
     both = ways(text_of(avro_schema(schema, AvroOptions())))
     whole = [both.written(value) for value in data.draw(st.lists(values, min_size=1, max_size=4))]
@@ -151,19 +154,19 @@ def test_random_bytes_are_read_alike_or_not_at_all(payloads: list[bytes]) -> Non
 
 @settings(**EXAMPLES, max_examples=soak_or(100, 20_000))
 @given(st.lists(st.binary(max_size=11).map(_continued), min_size=1, max_size=4))
-def test_numbers_of_any_length_are_read_alike_or_not_at_all(numbers: list[bytes]) -> None:
-    """Also those written longer than they need be, and those of more than 64 bits."""
+def test_varints_of_any_length_are_read_alike_or_not_at_all(numbers: list[bytes]) -> None:
+    """Also overlong ones, and those of more than 64 bits."""
     whole = agree(_LONG_WAYS, [_HEAD + number for number in numbers])
     assert whole or any(not number or len(number) > 9 for number in numbers)
 
 
 @pytest.mark.parametrize("number", [0, 63, 64, 8191, 8192, 1 << 27, 1 << 41, 1 << 48, 1 << 55, 1 << 62, (1 << 63) - 1])
-def test_numbers_of_each_length_beside_each_other(number: int) -> None:
+def test_varints_of_different_lengths_beside_each_other(number: int) -> None:
     raw = [_LONG_WAYS.written(Struct(_LONG_WAYS.schema, [one])) for one in (number, ~number, 0, number // 2)]
     assert agree(_LONG_WAYS, raw)
 
 
-def test_all_types_it_has_are_read() -> None:
+def test_all_supported_types_are_read() -> None:
     inner = struct.pack("<d", 0.1) + b"\x02z"
     parts = [
         b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f", b"\x01", b"\x02\x04\xc3\xa9", b"\xff\x03", b"\x02", b"ab",
@@ -203,13 +206,13 @@ def test_all_types_it_has_are_read() -> None:
     ],
 )
 @pytest.mark.parametrize("behind", [b"", b"\2" * 20])
-def test_what_is_out_of_the_ordinary_is_left_to_the_careful_way(kind: Any, payload: bytes, behind: bytes) -> None:
-    """Alone, last, and with another message's bytes behind it, which are not its own."""
+def test_unusual_messages_are_left_to_the_reference_reader(kind: Any, payload: bytes, behind: bytes) -> None:
+    """Alone, last, and followed by another message's bytes, which must not be read."""
     both = ways(json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}))
     assert not agree(both, [*([behind] if behind else []), _HEAD + payload, *([behind] if behind else [])])
 
 
-def test_large_messages_are_left_to_the_careful_way() -> None:
+def test_large_messages_are_left_to_the_reference_reader() -> None:
     both = ways(json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}))
     size = avro_columns.MEAN_BYTES_MAX
     assert agree(both, [both.written(Struct(both.schema, ["x" * more])) for more in (size - 7, size - 8, size - 6)])
@@ -223,8 +226,8 @@ def test_schemas_with_arrays_maps_and_real_unions_have_no_columns(kind: Any) -> 
     assert ways(json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]})).columns is None
 
 
-def test_a_small_schema_that_would_be_many_columns_has_none() -> None:
-    """A named record is gone through at each of its uses: four of the next in each of six are 4,096 of the last."""
+def test_a_small_schema_that_expands_to_many_columns_has_none() -> None:
+    """A named record is expanded at each of its uses: four of the next in each of six make 4,096 of the last."""
     node: Any = {"type": "record", "name": "R6", "fields": [{"name": "x", "type": "long"}]}
     for level in range(5, -1, -1):
         uses = [node, *([f"R{level + 1}"] * 3)]

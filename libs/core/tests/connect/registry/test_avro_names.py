@@ -1,4 +1,4 @@
-"""Names of Avro types: what Avro's own parser (Java) makes of schemas, and of random ones, and values under them."""
+"""Names of Avro types: the results of Avro's own parser (Java) for given and random schemas, and values under them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ BY_HAND: list[Any] = [
 
 
 def random_schema(chance: random.Random, depth: int = 0) -> Any:
-    """Few names and namespaces, so that they meet."""
+    """A random schema of few names and namespaces, so that they collide."""
     kind = chance.choice(("name", "name", "enum", "record", "record", "array", "map", "union", "int"))
     if depth == 0:
         kind = "record"
@@ -92,7 +92,7 @@ def random_schema(chance: random.Random, depth: int = 0) -> Any:
 
 
 def parsed(text: str) -> AvroTree | None:
-    """None when it is refused."""
+    """The parsed schema, None when it is refused."""
     try:
         return AvroTree(text)
     except DataError:
@@ -100,7 +100,7 @@ def parsed(text: str) -> AvroTree | None:
 
 
 @pytest.mark.slow
-def test_names_are_those_of_avros_own_parser() -> None:
+def test_names_equal_those_of_avros_own_parser() -> None:
     chance = random.Random(25)
     texts = [json.dumps(one) for one in (*BY_HAND, *(random_schema(chance) for _ in range(COUNT)))]
     command = [str(find_java().executable), "-Xshare:auto", "-cp", f"{JARS}/*", str(SOURCE)]
@@ -131,7 +131,7 @@ def test_names_are_those_of_avros_own_parser() -> None:
     json.dumps(BY_HAND[0]),
 ])  # fmt: skip
 def test_values_under_types_without_a_namespace(text: str) -> None:
-    """Bytes that a reader of the schema itself writes are read, and written again the same."""
+    """Bytes that a reader of the schema itself writes are read, and written again unchanged."""
     given = json.loads(text)
     first: Any = {"f0": 5} if given["fields"][0]["type"]["type"] == "record" else "B"
     wants: dict[str, Any] = {"f0": first, "f1": first}
@@ -139,7 +139,7 @@ def test_values_under_types_without_a_namespace(text: str) -> None:
         wants["f2"] = {"f0": first} if isinstance(first, dict) else 7
     stream = BytesIO()
     stream.write(HEAD)
-    #: fastavro takes no other symbols, and finds no name without a namespace from within one.
+    #: fastavro accepts no other symbols, and finds no name without a namespace from within one.
     ascii_text = text.replace("\\u00e9", "A").replace('"a.b.R"', '"R"').replace(', "namespace": ""', "")
     fastavro.schemaless_writer(stream, fastavro.parse_schema(json.loads(ascii_text)), wants)  # pyright: ignore[reportUnknownMemberType]
     tree = AvroTree(text)

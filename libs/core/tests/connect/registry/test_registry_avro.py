@@ -1,7 +1,7 @@
 """AvroConverter and the registry's client, over HTTP.
 
-Covers the wire format, subjects, registering and looking up, errors of the registry, what is served while it is away,
-and Avro both ways: random schemas, Confluent's documented schema texts, and bytes that mean nothing. The registry is
+Covers the wire format, subjects, registering and looking up, errors of the registry, cached schemas while it is
+unreachable, and Avro both ways: random schemas, Confluent's documented schema texts, and random bytes. The registry is
 the fake of `fake_registry`. Karapace has no distribution under its name in the package index (tried once, final); a
 real Apicurio process is not run by these tests.
 """
@@ -89,7 +89,7 @@ def test_wire_format_and_read_back(registry: FakeRegistry) -> None:
     assert made.write(None, FLIGHT.replace(optional=True)) is None
 
 
-def test_text_that_is_registered(registry: FakeRegistry) -> None:
+def test_the_registered_schema_text(registry: FakeRegistry) -> None:
     converter(registry.url).for_topic("flights").write(flight(7), FLIGHT)
     status, said = registry.answer("GET", "/subjects/flights-value/versions/1", {})
     assert status == 200
@@ -104,7 +104,7 @@ def test_text_that_is_registered(registry: FakeRegistry) -> None:
     [("TopicNameStrategy", "t-value"), ("RecordNameStrategy", "org.example.Flight"),
      ("io.confluent.kafka.serializers.subject.TopicRecordNameStrategy", "t-org.example.Flight")],
 )  # fmt: skip
-def test_subjects(registry: FakeRegistry, strategy: str, subject: str) -> None:
+def test_subject_names(registry: FakeRegistry, strategy: str, subject: str) -> None:
     made = converter(registry.url, value_subject_name_strategy=strategy).for_topic("t")
     assert made.read(made.write(flight(1), FLIGHT))[1] == flight(1, schema=FLIGHT.replace(version=1))
     assert registry.answer("GET", f"/subjects/{subject}/versions/latest", {})[0] == 200
@@ -113,13 +113,13 @@ def test_subjects(registry: FakeRegistry, strategy: str, subject: str) -> None:
     assert registry.answer("GET", "/subjects/t-key/versions/latest", {})[0] == 200
 
 
-def test_record_name_needs_a_record(registry: FakeRegistry) -> None:
+def test_a_record_name_strategy_needs_a_record(registry: FakeRegistry) -> None:
     made = converter(registry.url, value_subject_name_strategy="RecordNameStrategy").for_topic("t")
     with pytest.raises(DataError, match="must only be a record schema"):
         made.write(1, INT64)
 
 
-def test_a_schema_costs_requests_once(registry: FakeRegistry) -> None:
+def test_a_schema_costs_requests_only_once(registry: FakeRegistry) -> None:
     made = converter(registry.url).for_topic("t")
     data = made.write_many([flight(n) for n in range(500)], FLIGHT)
     assert len(registry.requests) == 1
@@ -130,7 +130,7 @@ def test_a_schema_costs_requests_once(registry: FakeRegistry) -> None:
 
 
 def test_messages_of_two_schemas_and_tombstones_are_read_together(registry: FakeRegistry) -> None:
-    """As many of each as are read field by field, and in the order they came."""
+    """Enough of each for the columnar reader, and in their order."""
     made = converter(registry.url).for_topic("t")
     wider = Schema("STRUCT", name=FLIGHT.name, fields=[("id", INT64), ("to", OPTIONAL_STRING), ("km", OPTIONAL_INT64)])
     data: list[bytes | None] = []
@@ -141,8 +141,8 @@ def test_messages_of_two_schemas_and_tombstones_are_read_together(registry: Fake
     assert made.read_many([None, None])[1] == [None, None]
 
 
-def test_one_bad_message_among_many_is_named_by_itself(registry: FakeRegistry) -> None:
-    """And the others of its batch are read."""
+def test_one_bad_message_among_many_is_the_only_one_that_fails(registry: FakeRegistry) -> None:
+    """The other messages of its batch are read."""
     chain = sink_chain({"value.converter": "AvroConverter", "value.converter.schema.registry.url": registry.url,
                         "key.converter": "StringConverter"})  # fmt: skip
     made = converter(registry.url).for_topic("t")
@@ -154,7 +154,7 @@ def test_one_bad_message_among_many_is_named_by_itself(registry: FakeRegistry) -
     chain.close()
 
 
-def test_served_while_the_registry_is_away(registry: FakeRegistry) -> None:
+def test_known_schemas_are_used_while_the_registry_is_unreachable(registry: FakeRegistry) -> None:
     made = converter(registry.url).for_topic("t")
     data = made.write(flight(1), FLIGHT)
     made.read(data)
@@ -187,10 +187,10 @@ def test_retries_are_bounded(registry: FakeRegistry) -> None:
 @pytest.mark.parametrize(
     ("status", "retry_after", "pauses_s"), [(503, "", [1, 2]), (429, "4", [4, 4]), (503, "60", [9, 9])]
 )
-def test_a_busy_registry_is_waited_for_as_long_as_it_says_and_is_told_as_that(
+def test_a_busy_registry_is_retried_after_its_retry_after_header_and_reported_as_busy(
     registry: FakeRegistry, status: int, retry_after: str, pauses_s: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within `retries.max.wait.ms`; then the run goes on waiting (`errors.retry.timeout`)."""
+    """Within `retries.max.wait.ms`; after that the run keeps waiting (`errors.retry.timeout`)."""
     monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
     client = RegistryClient(RegistrySettings((registry.url,), retries=2, max_wait_ms=9_000))
     paused = list[tuple[float, Wait | None]]()
@@ -215,7 +215,7 @@ def test_a_busy_registry_is_waited_for_as_long_as_it_says_and_is_told_as_that(
     client.close()
 
 
-def test_credentials(registry: FakeRegistry) -> None:
+def test_credentials_are_sent(registry: FakeRegistry) -> None:
     registry.user = "ann:s3cret"
     with pytest.raises(ConfigError, match="not authenticated") as raised:
         converter(registry.url).for_topic("t").write(flight(1), FLIGHT)
@@ -231,7 +231,7 @@ def test_credentials(registry: FakeRegistry) -> None:
     assert redacted("ann:s3cret, or s3cret alone") == "***, or *** alone"
 
 
-def test_unknown_id_and_foreign_bytes(registry: FakeRegistry) -> None:
+def test_an_unknown_id_and_foreign_bytes_are_errors(registry: FakeRegistry) -> None:
     made = converter(registry.url).for_topic("t")
     with pytest.raises(DataError, match="schema id 9: not registered"):
         made.read(frame(9) + b"x")
@@ -241,7 +241,7 @@ def test_unknown_id_and_foreign_bytes(registry: FakeRegistry) -> None:
         made.read(b"\0\0")
 
 
-def test_without_registering(registry: FakeRegistry) -> None:
+def test_auto_registration_can_be_switched_off(registry: FakeRegistry) -> None:
     looks = converter(registry.url, auto_register_schemas="false").for_topic("t")
     with pytest.raises(DataError, match=r"subject 't-value': not registered.*auto\.register\.schemas=true"):
         looks.write(flight(1), FLIGHT)
@@ -249,7 +249,7 @@ def test_without_registering(registry: FakeRegistry) -> None:
     assert schema_id_of(looks.write(flight(1), FLIGHT) or b"") == 1
 
 
-def test_latest_version(registry: FakeRegistry) -> None:
+def test_the_latest_version_can_be_used(registry: FakeRegistry) -> None:
     wider = FLIGHT.replace(fields=[("id", INT64), ("to", OPTIONAL_STRING), ("seats", OPTIONAL_INT64)])
     converter(registry.url).for_topic("t").write(Struct(wider, [1, "a", 2]), wider)
     strict = {"auto_register_schemas": "false", "use_latest_version": "true"}
@@ -260,7 +260,7 @@ def test_latest_version(registry: FakeRegistry) -> None:
         made.write(Struct(other, ["x"]), other)
 
 
-def test_references(registry: FakeRegistry) -> None:
+def test_schema_references_are_resolved(registry: FakeRegistry) -> None:
     port = '{"type":"record","name":"Port","namespace":"org.example","fields":[{"name":"code","type":"string"}]}'
     registry.answer("POST", "/subjects/port/versions", {"schema": port})
     reference = {"name": "org.example.Port", "subject": "port", "version": 1}
@@ -270,7 +270,7 @@ def test_references(registry: FakeRegistry) -> None:
     assert value.get("at").get("code") == "OSL"
 
 
-def test_schema_of_confluent(registry: FakeRegistry) -> None:
+def test_schemas_of_confluents_documentation_are_mapped_alike(registry: FakeRegistry) -> None:
     """As `AvroData` maps them: enum, real union, fixed decimal, map with other keys, docs, defaults."""
     text: Any = {"type": "record", "name": "R", "namespace": "a.b", "doc": "of records", "fields": [
         {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y"]}},
@@ -296,19 +296,19 @@ def test_schema_of_confluent(registry: FakeRegistry) -> None:
     assert (value.get("d"), value.get("n")) == (Decimal("-1.23"), 3)
 
 
-def test_a_record_that_contains_itself_is_refused_by_name() -> None:
+def test_a_recursive_record_is_refused_by_name() -> None:
     text = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}
     with pytest.raises(DataError, match="L contains itself"):
         connect_schema(AvroTree(json.dumps(text)), AvroOptions())
 
 
-def test_schemaless(registry: FakeRegistry) -> None:
+def test_values_without_a_schema(registry: FakeRegistry) -> None:
     made = converter(registry.url).for_topic("t")
     value = {"a": [1, 2.5, "x", b"y", True, None], "b": {"c": Int32(3), "d": Float32(0.5)}}
     assert made.read(made.write(value, None)) == (None, value)
 
 
-def test_bad_settings() -> None:
+def test_invalid_converter_settings_are_refused() -> None:
     for options, field in (
         ({"schema.registry.url": "registry:8081"}, "schema.registry.url"),
         ({"value_subject_name_strategy": "Mine"}, "value.subject.name.strategy"),
@@ -321,7 +321,7 @@ def test_bad_settings() -> None:
 
 @settings(max_examples=soak_or(60, 3_000), **EXAMPLES)
 @given(st.data())
-def test_what_is_written_is_read(shared: FakeRegistry, data: st.DataObject) -> None:
+def test_written_values_are_read_back(shared: FakeRegistry, data: st.DataObject) -> None:
     schema, values = data.draw(typed(other_keys=False))
     value = data.draw(values)
     made = one_for_all(shared).for_topic(f"t{next(_topics)}")
@@ -338,13 +338,13 @@ _made: dict[str, Converter] = {}
 
 
 def one_for_all(registry: FakeRegistry) -> Converter:
-    """As a task has one for all records."""
+    """One registry for all records, as a task has."""
     return _made.setdefault(registry.url, converter(registry.url))
 
 
 @settings(max_examples=soak_or(200, 20_000), **EXAMPLES)
 @given(st.binary(max_size=40))
-def test_bytes_that_mean_nothing(shared: FakeRegistry, payload: bytes) -> None:
+def test_random_bytes_are_a_value_or_a_data_error(shared: FakeRegistry, payload: bytes) -> None:
     made = one_for_all(shared).for_topic("fuzz")
     wide = Schema("STRUCT", name="W", fields=[
         ("a", Schema("ARRAY", value_schema=STRING)), ("m", Schema("MAP", key_schema=INT32, value_schema=BYTES)),
@@ -358,7 +358,7 @@ def test_bytes_that_mean_nothing(shared: FakeRegistry, payload: bytes) -> None:
             continue
 
 
-def test_chosen_schema(registry: FakeRegistry) -> None:
+def test_a_chosen_schema_id_is_used(registry: FakeRegistry) -> None:
     wider = FLIGHT.replace(fields=[("id", INT64), ("to", OPTIONAL_STRING), ("seats", OPTIONAL_INT64)])
     converter(registry.url).for_topic("t").write(Struct(wider, [1, "a", 2]), wider)
     chosen = {"auto_register_schemas": "false", "use_schema_id": "1"}
@@ -370,7 +370,7 @@ def test_chosen_schema(registry: FakeRegistry) -> None:
     assert schema_id_of(loose.write(flight(3), FLIGHT) or b"") == 1
 
 
-def test_tls_is_read_from_pem(registry: FakeRegistry, tmp_path: Path) -> None:
+def test_tls_material_is_read_from_pem(registry: FakeRegistry, tmp_path: Path) -> None:
     store = {"schema_registry_ssl_truststore_location": str(tmp_path / "ca")}
     with pytest.raises(ConfigError, match=r"read as PEM here") as raised:
         converter(registry.url, **store)
@@ -380,8 +380,8 @@ def test_tls_is_read_from_pem(registry: FakeRegistry, tmp_path: Path) -> None:
         made.for_topic("t").write(flight(1), FLIGHT)
 
 
-def test_proxy(registry: FakeRegistry) -> None:
-    """The fake answers for the proxy: it takes paths as a proxy is asked for them."""
+def test_requests_go_through_the_proxy(registry: FakeRegistry) -> None:
+    """The fake acts as the proxy: it accepts the absolute URLs that a proxy gets."""
     host, port = registry.url.removeprefix("http://").split(":")
     made = converter("http://registry.invalid", proxy_host=host, proxy_port=port).for_topic("t")
     assert made.read(made.write(flight(1), FLIGHT))[1].get("id") == 1
@@ -390,7 +390,7 @@ def test_proxy(registry: FakeRegistry) -> None:
         converter("http://registry.invalid", proxy_host=host)
 
 
-def test_closed_with_its_chain(registry: FakeRegistry) -> None:
+def test_the_client_is_closed_with_its_chain(registry: FakeRegistry) -> None:
     root = converter(registry.url)
     made = root.for_topic("t")
     data = made.write(flight(1), FLIGHT)
@@ -401,8 +401,8 @@ def test_closed_with_its_chain(registry: FakeRegistry) -> None:
         made.write(1, INT64)
 
 
-def test_through_chains(registry: FakeRegistry) -> None:
-    """A source's records to two topics, transformed on the way, and back in a sink: the topic's subject each time."""
+def test_records_survive_a_source_chain_and_a_sink_chain(registry: FakeRegistry) -> None:
+    """A source's records to two topics, transformed in between, and back in a sink: the topic's subject each time."""
     config = {
         "key.converter": "Avro", "key.converter.schema.registry.url": registry.url,
         "value.converter": "Avro", "value.converter.schema.registry.url": registry.url,

@@ -1,4 +1,4 @@
-"""What the registry's REST API is held to: the same cases against the fake and, in a soak run, a real registry.
+"""Contract of the registry's REST API: the same cases against the fake and, in a soak run, a real registry.
 
 The real one is Apicurio Registry's Confluent-compatible API (`ccompat/v7`), the process of `real_registry`. Not tried:
 Confluent's own registry and Karapace, which neither Maven Central nor the Python package index has.
@@ -64,7 +64,7 @@ def client(url: str) -> Iterator[RegistryClient]:
 
 
 def fresh() -> str:
-    """A subject nobody has used."""
+    """An unused subject."""
     return f"contract-{os.getpid()}-{next(_numbers)}"
 
 
@@ -93,7 +93,7 @@ def test_versions_count_up(client: RegistryClient) -> None:
     assert json.loads(client.version(subject, 1).text)["fields"] == [{"name": "x", "type": "int"}]
 
 
-def test_what_is_not_there(client: RegistryClient) -> None:
+def test_missing_subjects_versions_and_ids_are_errors(client: RegistryClient) -> None:
     subject = fresh()
     for ask in (
         lambda: client.registered(subject, record("C", x="int"), normalize=False),
@@ -109,7 +109,7 @@ def test_what_is_not_there(client: RegistryClient) -> None:
         client.version(subject, 7)
 
 
-def test_what_is_not_compatible(client: RegistryClient) -> None:
+def test_an_incompatible_schema_is_refused(client: RegistryClient) -> None:
     subject, other = fresh(), record("D", x="int", y="int")
     client.register(subject, record("D", x="int"), normalize=False)
     assert client.incompatible(subject, "latest", record("D", x="long")) is None
@@ -118,12 +118,12 @@ def test_what_is_not_compatible(client: RegistryClient) -> None:
         client.register(subject, other, normalize=False)
 
 
-def test_no_schema_at_all(client: RegistryClient) -> None:
+def test_an_invalid_schema_is_refused(client: RegistryClient) -> None:
     with pytest.raises(DataError, match="refused"):
         client.register(fresh(), NewSchema("{"), normalize=False)
 
 
-def test_references(client: RegistryClient, url: str) -> None:
+def test_schema_references_are_resolved(client: RegistryClient, url: str) -> None:
     port, topic = fresh(), fresh()
     client.register(port, record("Port", code="string"), normalize=False)
     leg = NewSchema(record("Leg", at="Port").text, references=(Reference("Port", port, 1),))
@@ -136,7 +136,7 @@ def test_references(client: RegistryClient, url: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["AvroConverter", "JsonSchemaConverter", "ProtobufConverter"])
-def test_each_format_there_and_back(url: str, name: str) -> None:
+def test_each_format_survives_the_round_trip(url: str, name: str) -> None:
     topic = fresh()
     value: list[Any] = [7, "OSL", Decimal("1.50"), -3, 1_700_000_000_000, {"k": "v"}, [["OSL"], ["BGO"]]]
     values: list[Any] = [

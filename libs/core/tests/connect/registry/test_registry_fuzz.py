@@ -1,6 +1,7 @@
-"""Bytes nobody should write and values nobody should hand over, through the converters with a registry: a value, or an
-error of that record, and nothing else. The generators are those of `tests/replay/test_records_fuzz.py`; the registry is
-the fake. Also that validating a config loads neither an HTTP client nor a format's library."""
+"""Invalid bytes and invalid values through the converters with a registry: a value, or an error of that record, and
+nothing else. The generators are those of `tests/replay/test_records_fuzz.py`; the registry is the fake. Also:
+validating a config loads neither an HTTP client nor a format's library.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def registry() -> Iterator[FakeRegistry]:
 
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("name", _NAMES)
-def test_bytes_are_a_value_or_an_error_of_the_record(registry: FakeRegistry, name: str) -> None:
+def test_any_bytes_give_a_value_or_a_record_error(registry: FakeRegistry, name: str) -> None:
     made = converter(name, registry.url).for_topic("fuzz")
     good = made.write(Struct(_WIDE, [1, "x", [1, 2], {"k": 3}]), _WIDE) or b""
     chance = random.Random(f"bytes {name}")
@@ -55,7 +56,7 @@ def test_bytes_are_a_value_or_an_error_of_the_record(registry: FakeRegistry, nam
 
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("name", _NAMES)
-def test_values_are_bytes_or_an_error_of_the_record(registry: FakeRegistry, name: str) -> None:
+def test_any_value_gives_bytes_or_a_record_error(registry: FakeRegistry, name: str) -> None:
     made = converter(name, registry.url)
     chance = random.Random(f"values {name}")
     outcomes = Counter[str]()
@@ -74,8 +75,8 @@ def test_values_are_bytes_or_an_error_of_the_record(registry: FakeRegistry, name
 
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("name", _NAMES)
-def test_a_task_that_tolerates_all_keeps_or_counts_every_record(registry: FakeRegistry, name: str) -> None:
-    """Bytes that begin as this registry's do, through a sink's chain in batches; values through a source's."""
+def test_a_task_that_tolerates_all_errors_keeps_or_counts_every_record(registry: FakeRegistry, name: str) -> None:
+    """Bytes with this registry's prefix, through a sink's chain in batches; values through a source's."""
     good = converter(name, registry.url).for_topic("t").write(Struct(_WIDE, [1, "x", [1, 2], {"k": 3}]), _WIDE) or b""
     config = {"key.converter": "StringConverter", "value.converter": name, "transforms": "drop"}
     config |= {"value.converter.schema.registry.url": registry.url, "transforms.drop.headers": "h"}
@@ -93,7 +94,7 @@ def test_a_task_that_tolerates_all_keeps_or_counts_every_record(registry: FakeRe
     note(f"chains of {name}", runs=2, operations=_TRIES + count, faults=Counter(sink=skipped, source=refused))
 
 
-def test_validation_loads_no_client() -> None:
+def test_validation_loads_no_client_and_no_format_library() -> None:
     code = (
         "import sys\n"
         "from herdmesh.connect.chain import chain_config\n"

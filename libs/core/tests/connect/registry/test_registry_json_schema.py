@@ -1,5 +1,6 @@
-"""JsonSchemaConverter over HTTP, against the fake of `fake_registry`: what the schemas are, both ways; values as JSON;
-random schemas; and bytes that mean nothing."""
+"""JsonSchemaConverter over HTTP, against the fake of `fake_registry`: schemas, both ways; values as JSON; random
+schemas; and random bytes.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def registered(registry: FakeRegistry, topic: str, text: Any, **more: Any) -> by
     return frame(said["id"])
 
 
-def test_text_and_bytes(registry: FakeRegistry) -> None:
+def test_schema_text_and_message_bytes(registry: FakeRegistry) -> None:
     made = converter(NAME, registry.url).for_topic("flights")
     data = made.write(Struct(FLIGHT, [7, None]), FLIGHT) or b""
     assert data[5:] == b'{"id":7,"to":null}'
@@ -65,8 +66,8 @@ def test_text_and_bytes(registry: FakeRegistry) -> None:
     assert (made.read(None), made.write(None, None)) == ((None, None), None)
 
 
-def test_null(registry: FakeRegistry) -> None:
-    """As Confluent's: null of an optional schema is the text null, of a required one a tombstone."""
+def test_null_of_an_optional_schema_is_json_null_and_of_a_required_one_a_tombstone(registry: FakeRegistry) -> None:
+    """As in Confluent's converter."""
     made = converter(NAME, registry.url).for_topic("null")
     assert (made.write(None, OPTIONAL_STRING) or b"")[5:] == b"null"
     assert made.write(None, STRING) is None
@@ -74,7 +75,7 @@ def test_null(registry: FakeRegistry) -> None:
         made.write({"a": 1}, None)
 
 
-def test_schemas_of_confluent() -> None:
+def test_schemas_of_confluents_converter_are_mapped_alike() -> None:
     prefix = "io.confluent.connect.json."
     assert schema_of({"type": "integer"}) is INT64
     assert schema_of({"type": ["null", "string"]}) is OPTIONAL_STRING
@@ -117,7 +118,7 @@ def test_schemas_without_a_connect_schema(text: Any, message: str) -> None:
         schema_of(text)
 
 
-def test_references(registry: FakeRegistry) -> None:
+def test_schema_references_are_resolved(registry: FakeRegistry) -> None:
     port = {"type": "object", "title": "Port", "properties": {"code": {"type": "string"}}}
     registry.answer("POST", "/subjects/port/versions", {"schema": json.dumps(port), "schemaType": "JSON"})
     reference = {"name": "port.json", "subject": "port", "version": 1}
@@ -129,9 +130,10 @@ def test_references(registry: FakeRegistry) -> None:
     assert plain(value) == [["OSL"], "BGO"]
 
 
-def test_values_are_read_with_care(registry: FakeRegistry) -> None:
-    """A union takes the first simple schema that fits, else the struct with most properties in common; what is missing
-    is its default or nothing; what is not named is left out."""
+def test_values_are_read_by_the_rules_of_confluents_converter(registry: FakeRegistry) -> None:
+    """A union takes the first simple schema that fits, else the struct with most properties in common; a missing
+    property is its default or null; an unnamed property is left out.
+    """
     a, b = ({"type": "object", "properties": {name: {"type": "integer"} for name in names}} for names in ("xy", "xz"))
     text = {"type": "object", "properties": {
         "u": {"oneOf": [{"type": "boolean"}, a, b], "connect.index": 0},
@@ -150,7 +152,7 @@ def test_values_are_read_with_care(registry: FakeRegistry) -> None:
             made.read(head + payload)
 
 
-def test_decimals(registry: FakeRegistry) -> None:
+def test_decimals_are_written_in_either_format(registry: FakeRegistry) -> None:
     schema = decimal_schema(2)
     based = converter(NAME, registry.url).for_topic("base64")
     numeric = converter(NAME, registry.url, decimal_format="numeric").for_topic("numeric")
@@ -160,7 +162,7 @@ def test_decimals(registry: FakeRegistry) -> None:
         assert made.read(made.write(Decimal("1.50"), schema))[1] == Decimal("1.50")
 
 
-def test_values_that_do_not_fit(registry: FakeRegistry) -> None:
+def test_a_value_that_does_not_fit_its_schema_is_refused(registry: FakeRegistry) -> None:
     made = converter(NAME, registry.url).for_topic("unfit")
     for value in ("7", None, 2**31, 1.5, True):
         with pytest.raises(DataError):
@@ -169,7 +171,7 @@ def test_values_that_do_not_fit(registry: FakeRegistry) -> None:
             )
 
 
-def test_bad_settings() -> None:
+def test_invalid_converter_settings_are_refused() -> None:
     for name in ("json_fail_invalid_schema", "preserve_additional_properties"):
         with pytest.raises(ConfigError, match="not done here"):
             converter(NAME, "http://127.0.0.1:1", **{name: "true"})
@@ -177,7 +179,7 @@ def test_bad_settings() -> None:
 
 @settings(max_examples=soak_or(60, 3_000), **EXAMPLES)
 @given(st.data())
-def test_what_is_written_is_read(registry: FakeRegistry, data: st.DataObject) -> None:
+def test_written_values_are_read_back(registry: FakeRegistry, data: st.DataObject) -> None:
     schema, values = data.draw(typed())
     many = [data.draw(values) for _ in range(3)]
     topic = f"t{next(_topics)}"
@@ -188,7 +190,7 @@ def test_what_is_written_is_read(registry: FakeRegistry, data: st.DataObject) ->
     assert read_schema.replace(version=schema.version) is schema
     assert [plain(one) for one in read] == [plain(one) for one in many]
     assert [writer.write(one, schema) for one in many] == raw
-    careful = Values(JsonSchemaOptions())  # what the quick ways have to equal
+    careful = Values(JsonSchemaOptions())  # the reference that the fast paths have to equal
     payloads = [(one or b"")[5:] for one in raw]
     assert [careful.text(schema, one) for one in many] == [payload.decode() for payload in payloads]
     assert [careful.read(read_schema, jackson.loads_node(payload)) for payload in payloads] == [*read]
@@ -198,13 +200,13 @@ _made: dict[str, Any] = {}
 
 
 def shared(registry: FakeRegistry) -> Any:
-    """One for all examples, as a task has one for all records."""
+    """One converter for all examples, as a task has one for all records."""
     return _made.setdefault(registry.url, converter(NAME, registry.url))
 
 
 @settings(max_examples=soak_or(200, 20_000), **EXAMPLES)
 @given(st.binary(max_size=40) | st.text(alphabet='{}[]":,0123456789.eE-xabcnulltrue ', max_size=40).map(str.encode))
-def test_bytes_that_mean_nothing(registry: FakeRegistry, payload: bytes) -> None:
+def test_random_bytes_are_a_value_or_a_data_error(registry: FakeRegistry, payload: bytes) -> None:
     made = shared(registry).for_topic("fuzz")
     schema = Schema("STRUCT", fields=[("x", INT32), ("a", Schema("ARRAY", optional=True, value_schema=FLIGHT))])
     head = (made.write(Struct(schema, [1, None]), schema) or b"")[:5]
@@ -221,8 +223,8 @@ def fields_of(text: Any) -> dict[str, str]:
     return {field.name: field.schema.type for field in schema.fields}
 
 
-def test_references_to_the_ids_of_schemas_within() -> None:
-    """Relative to the `$id` around them; a pointer begins at the nearest one with an `$id`, or at the document."""
+def test_references_to_the_ids_of_schemas_within_a_document() -> None:
+    """Relative to the `$id` around them; a pointer begins at the nearest schema with an `$id`, or at the document."""
     port = {"$id": "ports/port.json", "type": "object", "properties": {"x": {"type": "integer"}}}
     code = {"$id": "http://h/codes/code.json", "$ref": "#/$defs/c", "$defs": {"c": {"type": "boolean"}}}
     text = {

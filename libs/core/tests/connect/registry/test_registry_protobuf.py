@@ -1,5 +1,6 @@
 """ProtobufConverter over HTTP, against the fake of `fake_registry`: texts and message indexes, Confluent's rules both
-ways, logical types, random schemas, and bytes that mean nothing."""
+ways, logical types, random schemas, and random bytes.
+"""
 
 from __future__ import annotations
 
@@ -101,11 +102,11 @@ _made: dict[str, Converter] = {}
 
 
 def shared(registry: FakeRegistry) -> Converter:
-    """One for all examples, as a task has one for all records."""
+    """One converter for all examples, as a task has one for all records."""
     return _made.setdefault(registry.url, converter(NAME, registry.url))
 
 
-def test_text_and_bytes(registry: FakeRegistry) -> None:
+def test_schema_text_and_message_bytes(registry: FakeRegistry) -> None:
     made = converter(NAME, registry.url).for_topic("flights")
     data = made.write(Struct(FLIGHT, [7, "OSL", -3]), FLIGHT) or b""
     assert registry.answer("GET", "/subjects/flights-value/versions/1", {})[1]["schema"] == TEXT
@@ -117,14 +118,15 @@ def test_text_and_bytes(registry: FakeRegistry) -> None:
     assert [(one.schema.type, one.schema.optional, one.schema.parameters) for one in schema.fields] == [
         (kind, True, {f"{PREFIX}Tag": str(at)}) for at, kind in enumerate(("INT64", "STRING", "INT8"), 1)
     ]
-    # what was read is written under the same schema text but for the package, which only the enhanced support keeps
+    # a value that was read is written under the same schema text but for the package, which only the enhanced support
+    # keeps
     again = made.write(value, schema)
     assert again is not None
     assert plain(made.read(again)[1]) == [7, "OSL", -3]
     assert (made.read(None), made.write(None, None), made.write(None, FLIGHT)) == ((None, None), None, None)
 
 
-def test_indexes() -> None:
+def test_message_indexes_are_written_as_confluent_writes_them() -> None:
     assert encode_indexes([0]) == b"\0"
     assert encode_indexes([1, 300]) == b"\x04\x02\xd8\x04"
     for indexes in ([0], [3], [1, 300], [0, 0, 7]):
@@ -143,7 +145,7 @@ def test_nested_messages_by_index(of_confluent: ProtobufFile) -> None:
             of_confluent.message(indexes)
 
 
-def test_schema_of_confluent(of_confluent: ProtobufFile) -> None:
+def test_schemas_of_confluents_documentation_are_mapped_alike(of_confluent: ProtobufFile) -> None:
     schema = connect_schema(of_confluent.named("a.b.Outer"), ProtobufOptions())
     assert schema.name == "Outer"
     assert [field.name for field in schema.fields] == [
@@ -174,7 +176,7 @@ def test_schema_of_confluent(of_confluent: ProtobufFile) -> None:
     assert [field.name for field in flat.fields][:3] == ["text", "inner", "name"]
 
 
-def test_values_of_confluent(registry: FakeRegistry, of_confluent: ProtobufFile) -> None:
+def test_values_of_confluents_converter_are_mapped_alike(registry: FakeRegistry, of_confluent: ProtobufFile) -> None:
     outer, inner = (GetMessageClass(of_confluent.named(f"a.b.Outer{more}")) for more in ("", ".Inner"))
     head = registered(registry, "outer", OF_CONFLUENT) + encode_indexes([1])
     made = converter(NAME, registry.url).for_topic("outer")
@@ -202,7 +204,7 @@ def test_wrappers_and_optionals(registry: FakeRegistry) -> None:
     assert plain(plainly.read(plainly.write(Struct(schema, [None, None, 0]), schema))[1]) == [0, "", 0]
 
 
-def test_root_values(registry: FakeRegistry) -> None:
+def test_root_values_are_wrapped_in_a_message(registry: FakeRegistry) -> None:
     for at, (schema, value) in enumerate(
         [(INT64, -5), (STRING, "x"), (Schema("BYTES"), b"y"), (Schema("FLOAT64"), 1.5)]
     ):
@@ -214,7 +216,7 @@ def test_root_values(registry: FakeRegistry) -> None:
             converter(NAME, registry.url).for_topic("r").write([], schema)
 
 
-def test_logical_types(registry: FakeRegistry) -> None:
+def test_logical_types_survive_the_round_trip(registry: FakeRegistry) -> None:
     schema = Schema("STRUCT", name="L", fields=[
         ("d", decimal_schema(2)), ("day", date_schema()), ("time", time_schema()), ("at", timestamp_schema()),
     ])  # fmt: skip
@@ -234,7 +236,9 @@ def test_logical_types(registry: FakeRegistry) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"wrapper_for_nullables": "true"}, {"optional_for_nullables": "true"}])
 def test_null_in_a_map(registry: FakeRegistry, options: dict[str, str]) -> None:
-    """It is null again where Protobuf tells it from a default: in messages, and in numbers with one of the options."""
+    """It is null again where Protobuf distinguishes it from a default: in messages, and in numbers with one of the
+    options.
+    """
     inner = Schema("STRUCT", name="P", optional=True, fields=[("x", INT32)])
     of_value = [
         decimal_schema(2, optional=True), date_schema(optional=True), timestamp_schema(optional=True), inner,
@@ -262,7 +266,7 @@ def test_null_in_a_list_is_refused_with_the_field(registry: FakeRegistry) -> Non
         converter(NAME, registry.url).for_topic("null in list").write(Struct(schema, [["a", None]]), schema)
 
 
-def test_references(registry: FakeRegistry) -> None:
+def test_schema_references_are_resolved(registry: FakeRegistry) -> None:
     port = 'syntax = "proto3"; package p; message Port { string code = 1; }'
     registry.answer("POST", "/subjects/port/versions", {"schema": port, "schemaType": "PROTOBUF"})
     reference = {"name": "p/port.proto", "subject": "port", "version": 1}
@@ -280,18 +284,18 @@ def test_references(registry: FakeRegistry) -> None:
         ('syntax = "proto3"; import "../x.proto"; message M {}', r"\.\./x.proto"),
     ],
 )
-def test_texts_that_are_no_schema(text: str, message: str) -> None:
+def test_invalid_schema_texts_are_refused(text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         compiled(text)
 
 
-def test_a_message_that_contains_itself_is_refused_by_name() -> None:
+def test_a_recursive_message_is_refused_by_name() -> None:
     file = compiled('syntax = "proto3"; message L { L next = 1; }')
     with pytest.raises(DataError, match="L contains itself"):
         connect_schema(file.named("L"), ProtobufOptions())
 
 
-def test_known_files_are_what_their_texts_say() -> None:
+def test_known_files_equal_their_texts() -> None:
     lines = "".join(f'import "{name}"; ' for name in known_files() if name != "google/protobuf/descriptor.proto")
     file = compiled(f'syntax = "proto3"; {lines} message M {{ confluent.type.Decimal d = 1; google.type.Date e = 2; }}')
     for name in ("confluent.type.Decimal", "google.type.Date", "google.type.TimeOfDay", "confluent.Meta"):
@@ -305,7 +309,7 @@ def test_known_files_are_what_their_texts_say() -> None:
         (Schema("MAP", key_schema=STRING, value_schema=Schema("ARRAY", value_schema=INT32)), "map of lists"),
     ],
 )
-def test_what_protobuf_cannot_say(schema: Schema, message: str) -> None:
+def test_schemas_that_protobuf_cannot_express_are_refused(schema: Schema, message: str) -> None:
     with pytest.raises(DataError, match=message):
         protobuf_file(Schema("STRUCT", fields=[("f", schema)]), ProtobufOptions())
 
@@ -316,8 +320,8 @@ def test_two_messages_of_one_name() -> None:
         protobuf_file(Schema("STRUCT", fields=[("f", one), ("g", other)]), ProtobufOptions())
 
 
-def test_random_texts_are_what_was_made() -> None:
-    """protoc makes of the text the messages the text was made of."""
+def test_a_random_schema_text_compiles_to_the_messages_it_was_made_from() -> None:
+    """protoc compiles the text to the messages from which it was made."""
     schema = Schema("STRUCT", name="a.B", fields=[
         ("m", Schema("MAP", name="some_map", key_schema=STRING, value_schema=FLIGHT)),
         ("l", Schema("ARRAY", value_schema=decimal_schema(3))), ("o", OPTIONAL_STRING),
@@ -335,7 +339,7 @@ def test_random_texts_are_what_was_made() -> None:
 
 @settings(max_examples=soak_or(12, 300), **EXAMPLES)
 @given(st.data())
-def test_what_is_written_is_read(registry: FakeRegistry, data: st.DataObject) -> None:
+def test_written_values_are_read_back(registry: FakeRegistry, data: st.DataObject) -> None:
     schema, values = structs(data.draw(st.lists(typed(of_protobuf=True, nulls=False), min_size=1, max_size=3)))
     many = [data.draw(values) for _ in range(3)]
     made = shared(registry).for_topic(f"t{next(_topics)}")
@@ -346,7 +350,7 @@ def test_what_is_written_is_read(registry: FakeRegistry, data: st.DataObject) ->
 
 @settings(max_examples=soak_or(200, 20_000), **EXAMPLES)
 @given(st.binary(max_size=40))
-def test_bytes_that_mean_nothing(registry: FakeRegistry, payload: bytes) -> None:
+def test_random_bytes_are_a_value_or_a_data_error(registry: FakeRegistry, payload: bytes) -> None:
     made = shared(registry).for_topic("fuzz")
     wide = Schema("STRUCT", name="W", fields=[
         ("m", Schema("MAP", key_schema=INT32, value_schema=STRING)), ("d", decimal_schema(1)), ("e", date_schema()),

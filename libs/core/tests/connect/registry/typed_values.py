@@ -1,6 +1,6 @@
 """Random Connect schemas with values that fit them, and converters over a fake registry; for the tests of each format.
 
-`leaves` are the schemas without others in them that every format can write.
+`leaves` are the schemas without inner schemas that every format can write.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from herdmesh.connect.model.schemas import (
     timestamp_schema,
 )
 
-#: A registry is one for all examples.
+#: One registry serves all examples.
 EXAMPLES: Any = {
     "deadline": None,
     "derandomize": True,
@@ -55,7 +55,8 @@ LEAVES: list[Typed] = [
 
 def typed(*, other_keys: bool = True, of_protobuf: bool = False, nulls: bool = True) -> st.SearchStrategy[Typed]:
     """A schema and its values; `other_keys` for maps with keys that are no strings, `of_protobuf` without null in a
-    list and with each list or map within another in a struct, as Protobuf wants them."""
+    list and with each list or map within another in a struct, as Protobuf requires.
+    """
     keys = [one for one in LEAVES if one[0].type not in ("FLOAT32", "FLOAT64")] if other_keys else [LEAVES[5]]
 
     def nested(inner: st.SearchStrategy[Typed]) -> st.SearchStrategy[Typed]:
@@ -65,13 +66,13 @@ def typed(*, other_keys: bool = True, of_protobuf: bool = False, nulls: bool = T
 
 
 def structs(parts: list[Typed]) -> Typed:
-    """A struct of these."""
+    """A struct of these parts."""
     schema = Schema("STRUCT", fields=[(f"f{at}", one) for at, (one, _) in enumerate(parts)])
     return schema, st.tuples(*(values for _, values in parts)).map(lambda v: Struct(schema, list(v)))
 
 
 def optional(one: Typed) -> Typed:
-    """The same or null."""
+    """The same schema as optional, with null among its values."""
     schema = one[0].replace(optional=True)
     values = one[1].map(lambda v: Struct(schema, v.values)) if schema.type == "STRUCT" else one[1]
     return schema, st.none() | values
@@ -80,7 +81,7 @@ def optional(one: Typed) -> Typed:
 def _nested(
     required: st.SearchStrategy[Typed], inner: st.SearchStrategy[Typed], keys: list[Typed], *, of_protobuf: bool
 ) -> st.SearchStrategy[Typed]:
-    """Structs, lists and maps of `inner`; lists of `required` ones for Protobuf."""
+    """Structs, lists and maps of `inner`; lists of `required` for Protobuf."""
 
     def item(one: Typed) -> Typed:
         return structs([one]) if of_protobuf and one[0].type in ("ARRAY", "MAP") else one
@@ -91,7 +92,7 @@ def _nested(
     def mapped(pair: tuple[Typed, Typed]) -> Typed:
         key, value = pair
         schema = Schema("MAP", key_schema=key[0], value_schema=value[0])
-        if key[0].type != "STRING":  # Avro writes these as records, and two that differ want two names
+        if key[0].type != "STRING":  # Avro writes these as records, and two that differ need two names
             schema = schema.replace(name=f"m{crc32(repr(schema_to(schema)).encode())}")
         return schema, st.dictionaries(key[1], value[1], max_size=3)
 

@@ -1,6 +1,6 @@
-"""A local HTTP or HTTPS server that answers as a test says, and the certificate authority it is trusted by.
+"""A local HTTP or HTTPS server that answers as a test says, and the certificate authority that clients trust it by.
 
-Owns the sockets. What a store answers is the test's, taken from the store's published REST reference.
+Owns the sockets. The test supplies the answers of a store, taken from the store's published REST reference.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked."""
+    """A received request."""
 
     method: str
     path: str
     query: Mapping[str, list[str]]
     headers: Mapping[str, str]
-    """With names in small letters."""
+    """With names in lower case."""
     body: bytes
 
     @property
     def json(self) -> Any:
-        """The body."""
+        """The body as JSON."""
         return json.loads(self.body or b"{}")
 
     @property
@@ -79,7 +79,7 @@ class LocalServer:
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
 
-            def do_GET(self) -> None:  # as http.server calls it
+            def do_GET(self) -> None:  # the name that http.server calls
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 at = urlsplit(self.path)
                 headers = {name.lower(): value for name, value in self.headers.items()}
@@ -97,16 +97,16 @@ class LocalServer:
                 self.end_headers()
                 self.wfile.write(data)
 
-            do_POST = do_PUT = do_GET  # noqa: N815 - as http.server calls it
+            do_POST = do_PUT = do_GET  # noqa: N815 - the name that http.server calls
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: tests look at `asked`."""
+                """Log nothing: tests read `asked`."""
 
         return Handler
 
 
 def certificate(folder: Path) -> Path:
-    """A PEM file with a key and a certificate for 127.0.0.1 that signs itself: it is its own authority."""
+    """A PEM file with a key and a self-signed certificate for 127.0.0.1: it is its own authority."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)

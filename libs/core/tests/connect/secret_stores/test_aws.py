@@ -32,7 +32,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def versions(endpoint: str) -> list[str]:
-    """Ids of the versions of `prod/db`, older first; the rest is one version each."""
+    """Ids of the versions of `prod/db`, oldest first; the other secrets have one version each."""
     session: Any = import_module("botocore.session").Session()
     session.set_credentials("AKIATEST", "aws-secret-key")
     client = session.create_client("secretsmanager", region_name="eu-west-1", endpoint_url=endpoint)
@@ -54,13 +54,13 @@ def providers(endpoint: str, cls: str = CONFLUENT, **params: str) -> ConfigProvi
 
 @pytest.mark.usefixtures("versions")
 @pytest.mark.parametrize("cls", [CUSTENBORDER, CONFLUENT, LENSES, MSK, "SecretsManager"])
-def test_a_json_secret_is_read_under_every_java_name(endpoint: str, cls: str) -> None:
+def test_a_json_secret_is_found_under_every_java_class_name(endpoint: str, cls: str) -> None:
     config = {"a": "${aws:prod/db:password}", "port": "${aws:prod/db:port}"}
     found = providers(endpoint, cls).resolve(config)
     assert (found.config, found.ttl_ms) == ({"a": "new-password", "port": "5432"}, 300_000)
 
 
-def test_versions_prefixes_and_times_to_live(endpoint: str, versions: list[str]) -> None:
+def test_versions_prefixes_and_ttls(endpoint: str, versions: list[str]) -> None:
     older = providers(endpoint).resolve({"a": f"${{aws:prod/db?version={versions[0]}&ttl=9000:password}}"})
     assert (older.config, older.ttl_ms) == ({"a": "old-password"}, 9_000)
     staged = providers(endpoint).resolve({"a": "${aws:prod/db?version=AWSPREVIOUS:password}"})
@@ -73,7 +73,7 @@ def test_versions_prefixes_and_times_to_live(endpoint: str, versions: list[str])
 
 
 @pytest.mark.usefixtures("versions")
-def test_secrets_that_are_bytes_or_one_text(endpoint: str) -> None:
+def test_binary_secrets_and_secrets_of_one_text(endpoint: str) -> None:
     assert providers(endpoint).resolve({"a": "${aws:bytes:password}"}).config == {"a": "binary-password"}
     whole = providers(endpoint, **{"use.json": "false"}).resolve({"a": "${aws:plain:plain}"})
     assert whole.config == {"a": "plain-password"}
@@ -84,7 +84,7 @@ def test_secrets_that_are_bytes_or_one_text(endpoint: str) -> None:
 
 
 @pytest.mark.usefixtures("versions")
-def test_each_trouble_names_the_secret_the_cause_and_the_next_step(
+def test_each_error_names_the_secret_the_cause_and_the_next_step(
     endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
@@ -125,8 +125,8 @@ def test_each_trouble_names_the_secret_the_cause_and_the_next_step(
         (400, "DecryptionFailure", 1, "its key cannot decrypt it"),
     ],
 )
-def test_only_what_passes_is_asked_again(status: int, code: str, asked: int, why: str) -> None:
-    """By codes of the service's reference, which moto does not give."""
+def test_only_transient_errors_are_retried(status: int, code: str, asked: int, why: str) -> None:
+    """By codes of the service's reference that moto does not produce."""
     with LocalServer(lambda _: (status, {"__type": code, "Message": "as the test wants"})) as server:
         with pytest.raises(ConfigError) as raised:
             providers(server.url).resolve({"a": "${aws:prod/db:password}"})
@@ -135,7 +135,7 @@ def test_only_what_passes_is_asked_again(status: int, code: str, asked: int, why
     assert raised.value.fix
 
 
-def test_half_a_login_is_refused_when_the_worker_starts(endpoint: str) -> None:
+def test_an_incomplete_login_is_refused_when_the_worker_starts(endpoint: str) -> None:
     with pytest.raises(ConfigError, match="the two are one login") as raised:
         providers(endpoint, **{"aws.secret.key": ""})
     assert raised.value.field == "config.providers.aws.param.aws.secret.key"

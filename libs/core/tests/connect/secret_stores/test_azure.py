@@ -23,7 +23,9 @@ _TENANT = "27e831e4-5cff-4143-b612-64de151b2f3e"
 
 
 class Azure:
-    """A vault and its authority on one address; `fails` = so many requests to the vault are answered with it."""
+    """A vault and its authority on one address; `fails` = so many requests to the vault are answered with that
+    error.
+    """
 
     def __init__(self, own: Path) -> None:
         self.secrets: dict[str, list[tuple[str, dict[str, Any]]]] = {
@@ -89,7 +91,7 @@ def providers(azure: Azure, cls: str = CONFLUENT, **params: str) -> ConfigProvid
 
 
 @pytest.mark.parametrize("cls", [CUSTENBORDER, CONFLUENT, "KeyVault"])
-def test_a_json_secret_is_read_under_every_java_name(azure: Azure, cls: str) -> None:
+def test_a_json_secret_is_found_under_every_java_class_name(azure: Azure, cls: str) -> None:
     found = providers(azure, cls).resolve({"a": "${az:db:password}", "port": "${az:db:port}"})
     assert (found.config, found.ttl_ms) == ({"a": "new-password", "port": "5432"}, 300_000)
 
@@ -103,19 +105,21 @@ def test_a_json_secret_is_read_under_every_java_name(azure: Azure, cls: str) -> 
         ("plain:plain", {"use.json": "false"}, "plain-password"),
     ],
 )
-def test_paths_and_params(azure: Azure, reference: str, params: dict[str, str], value: str) -> None:
+def test_paths_and_params_select_the_secret(azure: Azure, reference: str, params: dict[str, str], value: str) -> None:
     assert providers(azure, **params).resolve({"a": f"${{az:{reference}}}"}).config == {"a": value}
 
 
-def test_a_secret_that_expires_is_looked_up_again_then(azure: Azure) -> None:
+def test_the_expiry_of_a_secret_limits_its_ttl(azure: Azure) -> None:
     ttl_ms = providers(azure).resolve({"a": "${az:ends:password}"}).ttl_ms
     assert ttl_ms is not None
     assert 50_000 < ttl_ms <= 100_000
     assert providers(azure).resolve({"a": "${az:ends?ttl=7000:password}"}).ttl_ms == 7_000
 
 
-def test_to_lenses_a_path_is_a_vault_and_a_key_a_secret(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path cannot have the port's colon in it, so it is written as %3A, as in Java's."""
+def test_lenses_provider_reads_a_path_as_vault_and_a_key_as_secret(
+    azure: Azure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path cannot contain the port's colon, so it is written as %3A, as in Java's."""
     vault = azure.server.url.removeprefix("https://").replace(":", "%3A")
     config = {"a": f"${{az:{vault}:plain}}", "b": f"x${{az:{vault}:encoded}}"}
     assert providers(azure, LENSES).resolve(config).config == {"a": "plain-password", "b": "xdecoded-password"}
@@ -125,7 +129,7 @@ def test_to_lenses_a_path_is_a_vault_and_a_key_a_secret(azure: Azure, monkeypatc
         assert raised.value.fix
 
 
-def test_only_what_passes_is_asked_again(azure: Azure) -> None:
+def test_only_transient_errors_are_retried(azure: Azure) -> None:
     azure.fails = [503, 429]
     assert providers(azure).resolve({"a": "${az:db:password}"}).config == {"a": "new-password"}
     azure.fails = [500] * 9
@@ -134,7 +138,7 @@ def test_only_what_passes_is_asked_again(azure: Azure) -> None:
     assert len(azure.fails) == 6
 
 
-def test_each_trouble_names_the_secret_the_cause_and_the_next_step(azure: Azure) -> None:
+def test_each_error_names_the_secret_the_cause_and_the_next_step(azure: Azure) -> None:
     def told(reference: str, wanted: str, fix: str, fails: list[int], **params: str) -> None:
         azure.fails = fails
         with pytest.raises(ConfigError) as raised:
@@ -165,9 +169,7 @@ def test_each_trouble_names_the_secret_the_cause_and_the_next_step(azure: Azure)
         ({"credential.type": "UsernamePassword"}, "username"),
     ],
 )
-def test_params_that_cannot_be_used_are_told_when_the_worker_starts(
-    azure: Azure, params: dict[str, str], field: str
-) -> None:
+def test_invalid_params_are_reported_when_the_worker_starts(azure: Azure, params: dict[str, str], field: str) -> None:
     with pytest.raises(ConfigError) as raised:
         providers(azure, **params)
     assert raised.value.field == f"config.providers.az.param.{field}"

@@ -1,4 +1,4 @@
-"""Secret stores whose library is not installed, and params that nobody knows."""
+"""Secret stores whose library is not installed, and unknown params."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from herdmesh.connect.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", sorted(JAVA_NAMES))
-def test_a_missing_library_is_told_with_the_extra_that_has_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_with_the_extra_that_has_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cls = secret_store(name)
     assert cls is not None
     assert issubclass(cls, SecretStore)
@@ -29,11 +29,11 @@ def test_a_missing_library_is_told_with_the_extra_that_has_it(name: str, monkeyp
     assert cls.extra in project["project"]["optional-dependencies"]
 
 
-def test_who_names_no_store_imports_none() -> None:
+def test_an_unknown_class_is_no_secret_store() -> None:
     assert secret_store("com.example.VaultConfigProvider") is None
 
 
-def test_a_param_that_nobody_knows_is_logged_with_the_one_that_may_be_meant() -> None:
+def test_an_unknown_param_is_logged_with_the_likely_one() -> None:
     worker = {"config.providers": "v", "config.providers.v.class": "Vault"}
     given = {"vault.address": "http://127.0.0.1:9", "vault.token": "t-o-k-e-n", "vault.namspace": "a"}
     with capture_logs() as logs:

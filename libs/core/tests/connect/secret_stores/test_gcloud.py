@@ -25,7 +25,7 @@ _KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 class Google:
-    """Secrets by the name of a version; `fails` = so many requests are answered with it."""
+    """Secrets by the name of a version; `fails` = so many requests are answered with that error."""
 
     def __init__(self, own: Path) -> None:
         self.secrets = {
@@ -39,7 +39,7 @@ class Google:
         self.server = LocalServer(self._answer, own)
 
     def key_file(self) -> dict[str, str]:
-        """A service account's."""
+        """Key file of a service account."""
         private = _KEY.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -67,7 +67,9 @@ class Google:
 
 
 def _signed_by_the_account(authorization: str) -> bool:
-    """A token that the library signs itself with the account's key, as Google takes it from service accounts."""
+    """Whether the token is one that the library signs itself with the account's key, as Google accepts from service
+    accounts.
+    """
     head, body, signature = authorization.removeprefix("Bearer ").split(".")
     signed = base64.urlsafe_b64decode(signature + "==")
     _KEY.public_key().verify(signed, f"{head}.{body}".encode(), padding.PKCS1v15(), hashes.SHA256())
@@ -97,7 +99,7 @@ def providers(google: Google, cls: str = CONFLUENT, **params: str) -> ConfigProv
 
 
 @pytest.mark.parametrize("cls", [CUSTENBORDER, CONFLUENT, "SecretManager"])
-def test_a_json_secret_is_read_under_every_java_name(google: Google, cls: str) -> None:
+def test_a_json_secret_is_found_under_every_java_class_name(google: Google, cls: str) -> None:
     found = providers(google, cls).resolve({"a": "${gcp:db:password}", "port": "${gcp:db:port}"})
     assert (found.config, found.ttl_ms) == ({"a": "new-password", "port": "5432"}, 300_000)
 
@@ -113,14 +115,14 @@ def test_a_json_secret_is_read_under_every_java_name(google: Google, cls: str) -
         ("plain:plain", {"use.json": "false"}, "plain-password", 300_000),
     ],
 )
-def test_paths_and_params(
+def test_paths_and_params_select_the_secret(
     google: Google, reference: str, params: dict[str, str], value: str, ttl_ms: int | None
 ) -> None:
     found = providers(google, **params).resolve({"a": f"${{gcp:{reference}}}"})
     assert (found.config, found.ttl_ms) == ({"a": value}, ttl_ms)
 
 
-def test_the_key_may_be_in_a_file_or_where_google_looks_by_itself(
+def test_the_key_is_read_from_a_param_a_file_or_googles_default(
     google: Google, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "key.json"
@@ -132,7 +134,7 @@ def test_the_key_may_be_in_a_file_or_where_google_looks_by_itself(
     assert by_itself.resolve({"a": "${gcp:db:password}"}).config == {"a": "new-password"}
 
 
-def test_only_what_passes_is_asked_again(google: Google) -> None:
+def test_only_transient_errors_are_retried(google: Google) -> None:
     found = providers(google)
     google.fails = [503, 429]
     assert found.resolve({"a": "${gcp:db:password}"}).config == {"a": "new-password"}
@@ -142,7 +144,7 @@ def test_only_what_passes_is_asked_again(google: Google) -> None:
     assert len(google.fails) == 6
 
 
-def test_each_trouble_names_the_secret_the_cause_and_the_next_step(google: Google, tmp_path: Path) -> None:
+def test_each_error_names_the_secret_the_cause_and_the_next_step(google: Google, tmp_path: Path) -> None:
     def told(reference: str, wanted: str, fix: str, fails: list[int], **params: str) -> None:
         google.fails = fails
         with pytest.raises(ConfigError) as raised:

@@ -42,7 +42,7 @@ def providers(server: VaultServer, cls: str = CONFLUENT, **params: str) -> Confi
 
 
 @pytest.mark.parametrize("cls", [CUSTENBORDER, CONFLUENT, LENSES, "Vault"])
-def test_kv_2_is_read_under_every_java_name(server: VaultServer, cls: str) -> None:
+def test_kv_2_is_found_under_every_java_class_name(server: VaultServer, cls: str) -> None:
     found = providers(server, cls).resolve({"a": "${vault:secret/db:password}", "port": "${vault:secret/db:port}"})
     assert found.config == {"a": "new-password", "port": "5432"}
     assert server.paths().count("GET /v1/secret/data/db") == 1, "one look-up for both keys"
@@ -50,7 +50,7 @@ def test_kv_2_is_read_under_every_java_name(server: VaultServer, cls: str) -> No
     assert redacted("is new-password") == "is ***"
 
 
-def test_versions_times_to_live_and_deep_mounts_are_as_the_params_and_the_path_say(server: VaultServer) -> None:
+def test_versions_ttls_and_nested_mounts_follow_params_and_path(server: VaultServer) -> None:
     resolve = providers(server).resolve
     assert resolve({"a": "${vault:secret/db?version=1&ttl=5000:password}"}).config == {"a": "old-password"}
     assert resolve({"a": "${vault:secret/db?version=1&ttl=5000:password}"}).ttl_ms == 5_000
@@ -71,7 +71,7 @@ def test_kv_1_has_no_lease(server: VaultServer, param: str) -> None:
     assert (found.config, found.ttl_ms) == ({"a": "kv1-password"}, 300_000)
 
 
-def test_a_generated_login_is_one_pair_and_ends_before_its_lease(server: VaultServer) -> None:
+def test_a_generated_login_is_one_pair_and_expires_before_its_lease(server: VaultServer) -> None:
     config = {"user": "${vault:database/creds/app:username}", "password": "${vault:database/creds/app:password}"}
     found = providers(server).resolve(config)
     assert found.config == {"user": "v-1", "password": "made-password-1"}
@@ -83,7 +83,7 @@ _CREDS = "GET /v1/database/creds/app"
 
 
 def test_the_tasks_of_a_connector_share_a_generated_login(server: VaultServer) -> None:
-    """500 tasks, each of which looks up its connector's config and its own."""
+    """500 tasks, each of which resolves its connector's config and its own."""
     found = providers(server)
     with ThreadPoolExecutor(16) as pool:
         resolved = list(pool.map(found.resolve, [_PAIR] * 1_000))
@@ -93,21 +93,21 @@ def test_the_tasks_of_a_connector_share_a_generated_login(server: VaultServer) -
     assert all(80_000 < (one.ttl_ms or 0) <= 90_000 for one in resolved)
 
 
-def test_a_shared_login_is_good_for_what_is_left_of_it_and_then_another_is_made(
+def test_a_shared_login_has_its_remaining_ttl_and_then_a_new_one_is_generated(
     server: VaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 1_000.0
     monkeypatch.setattr(vault.time, "monotonic", lambda: now_s)
     resolve = providers(server).resolve
     assert resolve(_PAIR).ttl_ms == 90_000
-    now_s += 8.9  # of the 9 s that are a tenth of it
+    now_s += 8.9  # of the 9 s that are a tenth of its 90 s
     assert (resolve(_PAIR).config["user"], resolve(_PAIR).ttl_ms) == ("v-1", 81_100)
     assert resolve({"a": "${vault:database/creds/other:username}"}).config == {"a": "v-2"}
     now_s += 0.2
     assert (resolve(_PAIR).config["user"], resolve(_PAIR).ttl_ms) == ("v-3", 90_000)
 
 
-def test_a_look_up_that_failed_is_not_kept(server: VaultServer) -> None:
+def test_a_failed_look_up_is_not_cached(server: VaultServer) -> None:
     resolve = providers(server, **{"retry.attempts": "0"}).resolve
     server.fails = 10
     with pytest.raises(ConfigError, match="sealed"):
@@ -132,7 +132,7 @@ def test_a_look_up_that_failed_is_not_kept(server: VaultServer) -> None:
         {"vault.auth.method": "github", "github.token": "gh-token"},
     ],
 )
-def test_a_login_gives_a_token_and_is_repeated_once_it_is_over(server: VaultServer, params: dict[str, str]) -> None:
+def test_a_login_gives_a_token_and_is_repeated_once_it_has_expired(server: VaultServer, params: dict[str, str]) -> None:
     found = providers(server, **{"vault.auth.token": "", **params})
     assert found.resolve({"a": "${vault:secret/db:password}"}).config == {"a": "new-password"}
     found.resolve({"a": "${vault:secret/db:password}"})
@@ -145,7 +145,7 @@ def test_a_login_gives_a_token_and_is_repeated_once_it_is_over(server: VaultServ
         assert redacted(f"x {secret}") == "x ***" or secret not in str(params)
 
 
-def test_a_login_is_made_anew_before_it_ends(server: VaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_is_repeated_before_its_token_expires(server: VaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1_000.0
     monkeypatch.setattr(vault.time, "monotonic", lambda: now_s)
     login = {"vault.auth.method": "AppRole", "vault.auth.role": "role-1", "vault.auth.secret": "secret-id-1"}
@@ -195,7 +195,7 @@ def test_a_given_token_is_renewed_while_the_provider_is_open(
     assert (waits_s, server.renewals) == ([20, 20, 20, 20], 3)
 
 
-def test_a_sealed_vault_is_asked_again_and_told_after_the_last_try(server: VaultServer) -> None:
+def test_a_sealed_vault_is_retried_and_reported_after_the_last_try(server: VaultServer) -> None:
     server.fails = 2
     assert providers(server).resolve({"a": "${vault:secret/db:password}"}).config == {"a": "new-password"}
     server.fails = 99
@@ -205,7 +205,7 @@ def test_a_sealed_vault_is_asked_again_and_told_after_the_last_try(server: Vault
     assert raised.value.fix == "unseal it"
 
 
-def test_each_trouble_names_the_secret_the_cause_and_the_next_step(server: VaultServer, tmp_path: Path) -> None:
+def test_each_error_names_the_secret_the_cause_and_the_next_step(server: VaultServer, tmp_path: Path) -> None:
     silent = VaultServer()
     silent.server.__exit__()
     for found, path, why, fix in (
@@ -239,7 +239,7 @@ def test_each_trouble_names_the_secret_the_cause_and_the_next_step(server: Vault
         assert "new-password" not in f"{raised.value} {raised.value.fix}"
 
 
-def test_a_certificate_nobody_knows_is_told_and_can_be_trusted(tmp_path: Path) -> None:
+def test_an_unknown_certificate_is_reported_and_can_be_trusted(tmp_path: Path) -> None:
     own = certificate(tmp_path)
     server = VaultServer(own)
     server.kv["secret/db"] = [{"password": "tls-password"}]
@@ -265,7 +265,7 @@ def test_a_certificate_nobody_knows_is_told_and_can_be_trusted(tmp_path: Path) -
         ({"polling.enabled": "yes"}, "polling.enabled", "must be true or false"),
     ],
 )
-def test_params_that_cannot_be_used_are_told_when_the_worker_starts(
+def test_invalid_params_are_reported_when_the_worker_starts(
     server: VaultServer, monkeypatch: pytest.MonkeyPatch, params: dict[str, str], field: str, why: str
 ) -> None:
     monkeypatch.delenv("VAULT_TOKEN", raising=False)

@@ -1,8 +1,8 @@
 """A server that speaks the part of Vault's REST API that `hvac` uses here, on 127.0.0.1, secrets in memory.
 
 Owns KV version 1 below `kv1/`, KV version 2 below `secret/` and `team/a/`, generated logins below `database/creds/`,
-tokens and logins, with the codes and shapes of Vault's API reference. It is not Vault: what only a real server does
-(policies, replication, seals) is not here.
+tokens and logins, with the codes and shapes of Vault's API reference. It is not Vault: it lacks the parts of a real
+server (policies, replication, seals).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class VaultServer:
 
     def __init__(self, certificate: Path | None = None) -> None:
         self.kv: dict[str, list[dict[str, object] | None]] = {}
-        """By mount and path; of KV version 2 all versions, None = deleted."""
+        """By mount and path; for KV version 2 all versions, None = deleted."""
         self.tokens: dict[str, int] = {"root-token": 0}
-        """How long each lives in seconds; 0 = for ever. Take one away, and it is over."""
+        """Lifetime of each token in seconds; 0 = for ever. Removing a token expires it."""
         self.fails = 0
         self.login_life_s = 3_600
         self.renewals = 0
@@ -39,7 +39,7 @@ class VaultServer:
         self.url = self.server.url
 
     def paths(self) -> list[str]:
-        """What was asked, in order."""
+        """Requested paths, in order."""
         return [f"{one.method} {one.path}" for one in self.server.asked]
 
     def _answer(self, request: Request) -> Answer:
