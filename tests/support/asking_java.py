@@ -1,6 +1,6 @@
-"""Generated configs validated by a live worker of Java's and by us, whole answers compared.
+"""Comparison of validation by a live Java worker and by Herdmesh: generated configs, whole answers.
 
-Owns the questions and the comparison; the configs and our answers are `validations`', the worker is its test's.
+Owns the requests and the comparison; `validations` owns the configs and our answers, the test owns the worker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from tests.support.validations import Config, Json, comparable, config_of, our_a
 
 
 def assert_validates_as_java(java: JavaConnect, facts: WorkerFacts, seeds: Iterable[int]) -> None:
-    """The first seed that differs is named, with its config. Where Java fails of a null pointer, we refuse. Blocks."""
+    """Compare the answers for each seed; the first difference is reported with its config. Where Java fails with a null
+    pointer, we refuse. Blocks.
+    """
     for seed in seeds:
         config = config_of(seed)
         answer, ours = _answer(java, config), our_answer(config, facts)

@@ -1,7 +1,7 @@
-"""Our two stores reading the topics of a running Java worker, and the comparison of what both sides say.
+"""Our two stores reading the topics of a running Java worker, and the comparison of both views.
 
-Owns the two store processes, a watch of each, and a plain reader of the raw records. The third opinion matters: where
-Java's REST API says nothing (generations, task counts, the order of changes), what our stores say is compared with the
+Owns the two store processes, a watch of each, and a plain reader of the raw records. The third view matters: where
+Java's REST API shows nothing (generations, task counts, the order of changes), our stores are compared with the
 records themselves, folded here by Connect's rules in a few lines that share no code with the stores.
 
 Invariant: an agreement is stated only for a moment in which Java's view did not change around the reading of ours.
@@ -36,17 +36,17 @@ from tests.support.statusstore_process import StatusStoreProcess
 
 Json = dict[str, Any]
 Event = tuple[str, str]
-"""Kind of a change and whom it is about."""
+"""Kind of a change and its subject."""
 
 AGREE_S = 45.0
-#: Of all tests in which a worker of Java's runs: they wait for it to start, for its tasks to end and for each other's
-#: groups; two and three JVMs at once are what the processors bear.
+#: Of all tests in which a Java worker runs: they wait for it to start, for its tasks to end and for each other's
+#: groups; two and three JVMs at once are as many as the processors bear.
 beside_java = SideBySide(at_once=3)
 _TARGETS = {"RUNNING": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
 
 
 def java_view(java: JavaConnect) -> dict[str, Json]:
-    """Everything Java's REST API says about each connector that has a status. Traces by their first line."""
+    """All that Java's REST API shows of each connector that has a status. Traces by their first line."""
     return {
         name: {
             "config": one["info"]["config"],
@@ -77,10 +77,11 @@ class RawTopics:
     latest_config: dict[str, Any] = field(default_factory=lambda: {})
     latest_status: dict[str, Any] = field(default_factory=lambda: {})
     events: list[Event] = field(default_factory=lambda: [])
-    """What Connect's own listener would have been told, in order (docs/reference/connect/config-topic.md, section
-    4)."""
+    """Calls that Connect's own listener would have got, in order (docs/reference/connect/config-topic.md, section
+    4).
+    """
     keys: Counter[str] = field(default_factory=lambda: Counter[str]())
-    """How many records each key of the config topic has."""
+    """Number of records of each key of the config topic."""
     end: int = 0
     """End of the config topic: markers of transactions count too."""
     past_config: int = 0
@@ -98,7 +99,7 @@ class RawTopics:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 20,  # how long the client waits for more before it tells the end: 500 by default
+                "fetch.wait.max.ms": 20,  # how long the client waits for more before it reports the end: 500 by default
             }
         )
         topics = self._consumer.list_topics(timeout=45).topics
@@ -112,8 +113,8 @@ class RawTopics:
         self._consumer.close()
 
     def read(self) -> None:
-        """Read to the ends as they are now."""
-        # one question for all of them, by a client that does not wait in a fetch
+        """Read to the current ends."""
+        # one request for all of them, by a client that does not wait in a fetch
         asked: Any = {TopicPartition(*place): OffsetSpec.latest() for place in self._places}
         answers = list_offsets(self._admin, asked, timeout_s=45)
         ends = {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
@@ -127,7 +128,7 @@ class RawTopics:
                     self._take(message)
                     self._reached[place] = message.offset() + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    # told with the offset behind trailing markers, which no message shows
+                    # the end event has the offset after trailing markers, which no message shows
                     self._reached[place] = max(self._reached[place], message.offset())
 
     def _take(self, message: Any) -> None:
@@ -145,7 +146,7 @@ class RawTopics:
             self.events.append(event)
 
     def _event(self, key: str, value: Any) -> Event | None:
-        """By Connect's own rules."""
+        """The event of a record, by Connect's own rules."""
         if name := _after(key, "target-state-"):
             configured = self.latest_config.get(f"connector-{name}") is not None
             wanted = value and value.get("state.v2", value.get("state"))
@@ -176,7 +177,7 @@ def _after(key: str, prefix: str) -> str | None:
 
 @dataclass
 class Followed:
-    """What a watcher of both stores has been told."""
+    """Events that a watcher of both stores got."""
 
     connectors: dict[str, config_pb2.ConnectorEntry] = field(default_factory=lambda: {})
     statuses: dict[tuple[str, int | None], status_pb2.Status] = field(default_factory=lambda: {})
@@ -236,7 +237,7 @@ class Followed:
         self.moved.set()
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Until the watches have told enough for the condition."""
+        """Wait until the watches have delivered enough for the condition."""
         try:
             async with asyncio.timeout(AGREE_S):
                 while not condition():
@@ -251,7 +252,7 @@ def _key(status: status_pb2.Status) -> tuple[str, int | None]:
 
 
 def stored(status: status_pb2.Status) -> status_pb2.Status:
-    """A status without what reads join to it."""
+    """A status without the fields that reads join to it."""
     kept = status_pb2.Status()
     kept.CopyFrom(status)
     for joined in ("effective_state", "effective_reason"):
@@ -271,7 +272,7 @@ class OurStores:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Both serve reads, and both are followed; stopped in order at the end."""
+        """Both stores serve reads, with a watch on each; stopped in order at the end."""
         self.followed = Followed()
         await asyncio.gather(self.config.start(), self.status.start())
         try:
@@ -300,7 +301,7 @@ class OurStores:
         return {entry.name: entry for entry in answer.connectors}
 
     async def view(self) -> dict[str, Json]:
-        """What both stores hold at the ends of their topics, in the words of `java_view`."""
+        """Contents of both stores at the ends of their topics, in the format of `java_view`."""
         entries = await self.entries()
         answer = await self.status.read.ListStatuses(status_read.ListStatusesRequest(linearizable=True))
         view: dict[str, Json] = {}
@@ -320,9 +321,9 @@ class OurStores:
         return view
 
     async def assert_told_what_is_stored(self, raw: RawTopics) -> None:
-        """Both watches, folded, are what is stored now. `raw` has been read to the ends."""
+        """Check that both watches, folded, equal the stored state. `raw` has been read to the ends."""
         told = self.followed
-        # told of a marker behind the last record with the next progress only, so that is not waited for
+        # a marker after the last record is only reported with the next progress event, so that is not waited for
         await told.until(lambda: told.config_revision >= raw.past_config, f"the config topic up to {raw.past_config}")
         assert told.connectors == await self.entries()
 
@@ -347,7 +348,7 @@ def _told(status: status_pb2.Status) -> Json:
 
 
 async def agree(java: JavaConnect, ours: OurStores, step: str) -> dict[str, Json]:
-    """Wait until Java's view and ours are one; returns it. Fails with the difference that did not go away."""
+    """Wait until Java's view and ours are equal; returns it. Fails with the remaining difference."""
     deadline_s = asyncio.get_running_loop().time() + AGREE_S
     while True:
         before = await asyncio.to_thread(java.connectors)
@@ -359,7 +360,7 @@ async def agree(java: JavaConnect, ours: OurStores, step: str) -> dict[str, Json
 
 
 def assert_targets(entries: dict[str, config_pb2.ConnectorEntry], view: dict[str, Json]) -> None:
-    """The stored target state of each connector is what it does, unless it failed or waits."""
+    """Check that the stored target state of each connector is in effect, unless it failed or waits."""
     for name, one in view.items():
         state = one["connector"]["state"]
         if state in _TARGETS:

@@ -1,4 +1,4 @@
-"""Damage to the files of a stopped broker, as its own bugs do it. Owns no broker."""
+"""Damage to the files of a stopped broker, as its own bugs cause it. Owns no broker."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _CONTROL = 0x20
 
 
 def cut_marker(data_dir: Path, topic: str, partition: int) -> None:
-    """Take the last batch, a transaction's marker, off the log of a stopped broker, and have the broker look at its log
-    anew when it starts."""
+    """Cut the last batch, a transaction's marker, off the log of a stopped broker, and make the broker check its log
+    again when it starts.
+    """
     folder = data_dir / "kafka" / f"{topic}-{partition}"
     segment = max(folder.glob("*.log"))
     data, position, last, is_control = segment.read_bytes(), 0, -1, False

@@ -1,6 +1,6 @@
-"""An OpenTelemetry collector for tests: takes what services export by OTLP over gRPC, and keeps it.
+"""An OpenTelemetry collector for tests: receives exports of services by OTLP over gRPC, and keeps them.
 
-Owns a server on any free port, with threads of its own, so that it serves while a test blocks. Invariant: what was
+Owns a server on any free port, with threads of its own, so that it serves while a test blocks. Invariant: everything
 exported before `until` returned is in `spans`, `metrics` and `texts`.
 """
 
@@ -22,7 +22,7 @@ WAIT_S = 30.0
 
 @dataclass(frozen=True)
 class Span:
-    """What tests look at. Ids are hexadecimal; a root's `parent` is empty."""
+    """The parts of a span that tests check. Ids are hexadecimal; a root's `parent` is empty."""
 
     service: str
     name: str
@@ -31,7 +31,7 @@ class Span:
     parent: str
     attributes: dict[str, Any]
     error: str
-    """Of its status."""
+    """Message of its status."""
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer, metrics_service_pb2_grpc.MetricsServiceServicer):
@@ -69,12 +69,12 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer, metrics_service_pb2
         return response
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Wait until what was exported satisfies the condition."""
+        """Wait until the exports satisfy the condition."""
         with self._new:
             assert self._new.wait_for(holds, WAIT_S), f"not {what}; exported: {[one.name for one in self.spans]}"
 
     def texts(self) -> Iterator[str]:
-        """All that came, request by request: names, attributes, events, statuses."""
+        """All received requests as text: names, attributes, events, statuses."""
         return map(str, list(self._requests))
 
     def of_trace(self, trace: str) -> dict[str, Span]:

@@ -1,8 +1,8 @@
-"""Copies of a config and a status topic as a cleaner may leave them, and what Java's stores and ours read of them.
+"""Copies of a config and a status topic as a log cleaner may leave them, and the readings of Java's stores and ours.
 
-Owns the copies and the comparison. What a cleaner may leave is `left_of` of `tests/replay/test_compaction_status.py`.
+Owns the copies and the comparison. `left_of` of `tests/replay/test_compaction_status.py` chooses the remaining records.
 
-Invariant: every record of a copy has its own offset, so that what our manifests say of offsets stays true.
+Invariant: every record of a copy has its own offset, so that offsets in our manifests stay valid.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ async def assert_read_the_same_compacted(
     before: dict[str, Json],
     foreign: set[str],
 ) -> None:
-    """New stores on what a cleaner may leave: what we wrote last reads as before, all else as Java reads it.
+    """Check new stores on compacted topics: connectors last written by us read as before, all others as Java reads
+    them.
 
     Args:
         topics: the config topic and the status topic, of one partition each.
-        before: what was shown of every connector of them, by either side.
-        foreign: the connectors of which Java wrote last.
+        before: view of every connector before compaction, from either side.
+        foreign: the connectors that Java wrote last.
     """
     left = (tmp_topic("configs-left"), tmp_topic("status-left"))
     names = [name for name in before if name not in ("session key", "told")]
@@ -78,7 +79,7 @@ async def assert_read_the_same_compacted(
 
 
 class _Said(NamedTuple):
-    """What is shown of a connector: its config and task set, and its statuses by the keys of their records."""
+    """View of a connector: its config and task set, and its statuses by the keys of their records."""
 
     config: Json
     statuses: dict[bytes, Json]

@@ -1,7 +1,7 @@
-"""Histories of a config topic for hypothesis: what we write, what Java writes, restarts and the cleaner's passes.
+"""Histories of a config topic for hypothesis: writes of ours and of Java, restarts and passes of the log cleaner.
 
 Owns the strategies and the playing of a history in a `World`. Names are chosen to look like each other's task keys.
-Invariant: every step can be played in every world: what is refused is refused on all replicas.
+Invariant: every step can be played in every world: a refused step is refused on all replicas.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ T = TypeVar("T")
 
 
 def _one_kind_of(*kinds: st.SearchStrategy[T]) -> st.SearchStrategy[T]:
-    """Each kind as likely as the next, where `one_of` counts the branches of each as kinds of their own."""
+    """Each kind with equal probability, where `one_of` counts the branches of each as kinds of their own."""
     return st.integers(0, len(kinds) - 1).flatmap(lambda number: kinds[number])
 
 
-#: A change of a connector, its name left open.
+#: A change of a connector whose name is still open.
 _Change = Callable[[str], Mutation]
 _CHANGES: st.SearchStrategy[_Change] = st.one_of(
     st.builds(partial, st.just(PutConnectorConfig), config=_CONFIGS, initial_target_state=st.none() | _STATES),
@@ -79,7 +79,7 @@ _OTHERS: st.SearchStrategy[Mutation] = st.one_of(
 
 
 def _java_tasks(name: str, tasks: Sequence[dict[str, str]], missing: int | None, commit: bool) -> list[Java]:
-    """What Java's leader writes; `missing` is left out, `commit` false is a leader that died before it."""
+    """Records of Java's leader; `missing` is left out, `commit` false is a leader that died before it."""
     records: list[Java] = [
         TaskConfigRecord(name, number, task) for number, task in enumerate(tasks) if number != missing
     ]
@@ -147,7 +147,7 @@ def _races_creation(name: str, records: list[Java], at: int) -> Step:
 
 
 def _exists(name: str, world: World, create: bool) -> None:
-    """Most writes are to say something: the connector they need is made first."""
+    """Make sure that the connector exists: most writes need it to have an effect."""
     if create and world.writer.state.connector(name).config is None:
         world.write(PutConnectorConfig(name, {"v": "new"}), expected=False)
 
@@ -195,14 +195,15 @@ def _histories(*kinds: st.SearchStrategy[Step]) -> st.SearchStrategy[list[Step]]
     return st.lists(_one_kind_of(*kinds), min_size=10, max_size=25)
 
 
-#: Histories of ours alone, and of both writers.
+#: Histories of our writes alone, and of both writers.
 OUR_HISTORIES = _histories(_OURS, _OURS, _OURS, _OURS, _CLEANING, _RESTARTING, _REST)
 MIXED_HISTORIES = _histories(_OURS, _OURS, _OURS, _THEIRS, _THEIRS, _THEIRS, _RACES, _CLEANING, _RESTARTING, _REST)
 
 
 def play(steps: Sequence[Step], world: World) -> World:
-    """All steps, then one more replica that reads what is left, and one that reads what is left of it when all is
-    cleaned."""
+    """Play all steps, then start one more replica on the remaining records, and one on the records that remain after a
+    full cleaning.
+    """
     world.lead("h0")
     for step in steps:
         step(world)

@@ -1,4 +1,4 @@
-"""The config store as a set of registers: what clients ask of it, and its topic read back for the checkers.
+"""The config store as a set of registers: requests of clients, and its topic read back for the checkers.
 
 Owns the translation between requests of a history (keys, texts) and the protos of the config store, the same for its
 servicers called directly (`tests/sim/stores`) and for stubs to a process (`tests.support.store_runs`).
@@ -31,7 +31,7 @@ CONTEXT: Any = None
 
 
 class ConfigServer(Protocol):
-    """A replica's services: servicers, or stubs that take a context and drop it."""
+    """A replica's services: servicers, or stubs that accept a context and drop it."""
 
     write: Any
     read: Any
@@ -40,8 +40,9 @@ class ConfigServer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What became visible at once: one transaction, or one record of a plain producer (`writer` ""). `owner` is who had
-    taken over last when it did."""
+    """Records that became visible at once: one transaction, or one record of a plain producer (`writer` ""). `owner` is
+    the latest owner by take-over at that time.
+    """
 
     writer: str
     owner: str
@@ -68,7 +69,7 @@ class Change:
 
 
 class ConfigRegister:
-    """What clients need to know of a config store whose topic is `topic` and whose revisions are of `store_id`."""
+    """Client-side knowledge of a config store whose topic is `topic` and whose revisions are of `store_id`."""
 
     partitions = 1
     has_requests = True
@@ -81,7 +82,7 @@ class ConfigRegister:
         self.store_id = store_id
 
     async def write(self, server: ConfigServer, operation: Operation, expected: int | None) -> Any:
-        """Make the call; what the answer tells is put on `operation` by `told`, never before it arrived."""
+        """Make the call; `told` puts the answer's facts on `operation`, never before it arrived."""
         options = _Write.WriteOptions(request_id=operation.request_id, caller=operation.client)
         if expected is not None:
             options.expected_revision.CopyFrom(self._revision(expected))
@@ -98,7 +99,9 @@ class ConfigRegister:
         return await server.write.PutConnectorConfig(put, CONTEXT)
 
     def told(self, operation: Operation, answer: Any) -> dict[str, tuple[str, Any]] | None:
-        """Put what the answer tells on `operation`; returns what it shows of the key now, None for nothing."""
+        """Put the facts of the answer on `operation`; returns the key's current value as the answer shows it, None for
+        nothing.
+        """
         if operation.kind is Kind.DELETE:
             if operation.attempts == 1:
                 operation.revision = answer.meta.revision.next_offsets[0]
@@ -148,7 +151,7 @@ class ConfigRegister:
         log = StoreLog(requests=Counter())
         found: list[tuple[int, int, str, StoredRecord]] = []
         for number, visible in enumerate(archive):
-            # A take-over may end what an earlier transaction left open, by a record that says nothing (ADR 0006).
+            # A take-over may end an earlier open transaction, by a record without content (ADR 0006).
             told = [record for record in visible.records if record.key != KEEP_ALIVE_KEY]
             audits = [_request_id(record) for record in told if record.topic != self.topic]
             own = [record for record in told if record.topic == self.topic]
@@ -183,7 +186,7 @@ def _add(log: StoreLog, record: StoredRecord, number: int, request: str) -> None
 
 
 def _requests_of(own: Sequence[StoredRecord], audits: Sequence[str]) -> dict[int, str]:
-    """Which request each own record is of: every write ends with its manifest, and has one audit record."""
+    """Request id of each own record: every write ends with its manifest, and has one audit record."""
     found: dict[int, str] = {}
     remaining = list(audits)
     request = remaining.pop(0) if remaining else ""
@@ -214,7 +217,7 @@ def text_of(entry: config_pb2.ConnectorEntry) -> str:
 
 
 async def changes(events: AsyncIterator[config_read_service_pb2.WatchResponse]) -> AsyncGenerator[Change, None]:
-    """A watch of configs: its snapshot as one, then every written or removed config."""
+    """A watch of configs: its snapshot as one event, then every written or removed config."""
     snapshot: dict[str, str] | None = {}
     last: tuple[int, ...] = ()
     async for event in events:

@@ -1,6 +1,6 @@
 """Two config stores in a run: herders lead and write under their epochs beside the clients.
 
-Owns what of a run is the config store's alone; the rest is `tests.support.store_runs`.
+Owns the parts of a run that only the config store has; the rest is `tests.support.store_runs`.
 """
 
 from __future__ import annotations

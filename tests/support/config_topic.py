@@ -1,7 +1,7 @@
 """A config topic in a list, for tests of the config store: append as Java or as our writer does, compact, replay.
 
 Owns the appending of records and the log cleaner; the fold and the plans under test are the config store's own.
-Invariant: offsets only grow, with a gap after each transaction as its marker leaves one.
+Invariant: offsets only grow, with a gap after each transaction, as its marker leaves one.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def replay(records: Iterable[StoredRecord]) -> ConfigState:
 
 
 def compacted(records: Sequence[StoredRecord], cleaned_to: int, tombstones_to: int = 0) -> list[StoredRecord]:
-    """What a log cleaner that has come as far as offset `cleaned_to` leaves: of each key the last record before it, and
-    everything after it. Tombstones below `tombstones_to` have outlived their retention and go too."""
+    """Records that remain after a log cleaner has reached offset `cleaned_to`: of each key the last record before it,
+    and everything after it. Tombstones below `tombstones_to` have outlived their retention and are removed too.
+    """
     last = {record.key: record.offset for record in records if record.offset < cleaned_to and record.topic == TOPIC}
     return [
         record
@@ -54,7 +55,7 @@ def revision(offset: int) -> Revision:
 
 @dataclass
 class ConfigTopic:
-    """The topic with a replica that has read all of it. `changes` are what its watchers were told, in order."""
+    """The topic with a replica that has read all of it. `changes` are the events its watchers got, in order."""
 
     records: list[StoredRecord] = field(default_factory=lambda: list[StoredRecord]())
     state: ConfigState = field(default_factory=lambda: ConfigState(AUDIT))
@@ -74,7 +75,7 @@ class ConfigTopic:
         self._append(NewRecord(key.encode(), encoded))
 
     def write(self, mutation: Mutation, **context: Any) -> WritePlan:
-        """Append as our writer does: what `plan` says, in one transaction. Raises what `plan` raises."""
+        """Append as our writer does: the records of `plan`, in one transaction. Raises the errors of `plan`."""
         planned = plan(self.state.copy(), mutation, self.context(mutation, **context))
         self.transaction(planned.records)
         return planned
@@ -98,7 +99,7 @@ class ConfigTopic:
         return LeaderToken(self.state.leadership.epoch, leader_id)
 
     def transaction(self, records: Sequence[NewRecord]) -> None:
-        """Append records and a marker. Late values are told the revision after the last record of the topic itself."""
+        """Append records and a marker. Late values get the revision after the last record of the topic itself."""
         after = revision(0)
         for record in records:
             value = record.value if record.late is None else record.late(after)
@@ -107,7 +108,7 @@ class ConfigTopic:
         self.next_offset += 1
 
     def connector(self, name: str) -> ConnectorState:
-        """What is folded under a name."""
+        """The folded state of a name."""
         return self.state.connector(name)
 
     def kinds(self, name: str) -> list[str]:

@@ -1,8 +1,8 @@
 """One config topic that is compacted while replicas restart on it: the world of the compaction tests.
 
-Owns the log as it was written, a cleaner that leaves of it whatever a Kafka cleaner legally may, replicas that read
-what was left when they started, and the comparison of every replica with the first one, which never restarted and has
-read each record. The fold and the plans under test are the config store's own.
+Owns the log as it was written, a cleaner that removes whatever a Kafka cleaner legally may, replicas that read
+the remaining records when they started, and the comparison of every replica with the first one, which never restarted
+and has read each record. The fold and the plans under test are the config store's own.
 
 Invariant: the newest replica writes; the first would have written the same bytes, or `Differs` is raised.
 """
@@ -40,7 +40,7 @@ class Differs(AssertionError):
 
 @dataclass
 class Cleaner:
-    """What is left of the log. Each pass goes at least as far as the one before."""
+    """The remaining part of the log. Each pass goes at least as far as the one before."""
 
     removed: set[int] = field(default_factory=set[int])
     cleaned_to: int = 0
@@ -50,9 +50,10 @@ class Cleaner:
         return [record for record in records if record.offset not in self.removed]
 
     def clean(self, records: Sequence[StoredRecord], up_to: int, tombstones_to: int, chance: random.Random) -> None:
-        """A pass over all before `up_to`. Of each key the last record there stays, an older one goes or stays (a pass
-        may have been cut short), and a tombstone below `tombstones_to`, whose retention is over, goes or stays once
-        nothing older of its key is left."""
+        """A pass over all records before `up_to`. Of each key the last record there stays, an older one goes or stays
+        (a pass may have been cut short), and a tombstone below `tombstones_to`, whose retention is over, goes or stays
+        once no older record of its key remains.
+        """
         self.cleaned_to = max(self.cleaned_to, up_to)
         thorough = chance.random() < 0.5
         last: dict[bytes | None, int] = {}
@@ -78,13 +79,14 @@ class Replica:
 
     state: ConfigState = field(default_factory=lambda: ConfigState(AUDIT))
     java: JavaConfigs = field(default_factory=JavaConfigs)
-    #: Of each connector, the offset of its latest record of Connect's that this replica has read.
+    #: Of each connector, the offset of the latest record in Connect's format that this replica has read.
     touched: dict[str, int] = field(default_factory=dict[str, int])
     manifested: set[str] = field(default_factory=set[str])
 
     def refuses(self, record: StoredRecord) -> bool:
-        """Read one record; True when it had to be counted as unreadable. The oracle says so of Connect's kinds, the
-        decoder of ours."""
+        """Read one record; True when it must count as unreadable: by the oracle for Connect's kinds, by the decoder for
+        ours.
+        """
         key, led, refused = record.key or b"", self.state.leadership, self.java.refused
         self.read(record)
         if not key.startswith(b"herdmesh-"):
@@ -95,7 +97,7 @@ class Replica:
         return key != KEEP_ALIVE_KEY and isinstance(decoded, Undecodable | Unknown)
 
     def read(self, record: StoredRecord) -> None:
-        """One record."""
+        """Read one record."""
         self.state.apply(record)
         if record.topic == TOPIC:
             self.java.read(record.key or b"", record.value, record.offset)
@@ -107,7 +109,7 @@ class Replica:
 
 
 def connector_of(record: StoredRecord) -> str | None:
-    """Whose state the record is part of, None for records of no connector and for those nobody can read."""
+    """The connector whose state the record is part of; None for records of no connector and for unreadable ones."""
     return _connector_of(record.key, record.value)
 
 
@@ -125,8 +127,8 @@ def is_manifest(record: StoredRecord) -> bool:
 class World:
     """The topic and its replicas; `replicas[0]` never restarts, the last one writes.
 
-    `ours_alone` compares foreign connectors too, as if there were no other writer to follow, and looks between
-    transactions only: within one a connector reads as foreign. `visible(record)` says which records are written at
+    `ours_alone` compares foreign connectors too, as if there were no other writer to follow, and only between
+    transactions: within one a connector reads as foreign. `visible(record)` decides which records are written at
     all: a test that has to see the property fail drops some.
     """
 
@@ -142,7 +144,7 @@ class World:
         #: Connectors whose pending fencing was adopted by a writer from which compaction had hidden it.
         self._adopted_unseen: set[str] = set()
         self._writing = False
-        #: What happened, for tests that ask whether enough did.
+        #: Counts of events, for tests that require a minimum of them.
         self.happened: Counter[str] = Counter()
 
     @property
@@ -154,13 +156,14 @@ class World:
         return self.replicas[-1]
 
     def java(self, records: Iterable[Java]) -> None:
-        """Java's plain producer, record by record."""
+        """Write as Java's plain producer does, record by record."""
         for record in records:
             self._append(NewRecord(*(record if isinstance(record, tuple) else config_topic.encode(record))))
 
     def write(self, mutation: Mutation, *, expected: bool, racing: Sequence[Java] = (), at: int = 0) -> None:
-        """A write of ours, decided on the writer and on the first replica. `expected` brings the object's revision
-        along; `racing` are Java's records that get in before record `at` of the transaction, decided already."""
+        """A write of ours, decided on the writer and on the first replica. `expected` sends the object's revision
+        along; `racing` are Java's records that get in before record `at` of the transaction, decided already.
+        """
         self._writes += 1
         name = getattr(mutation, "connector", None)
         context = self._context(mutation, expected)
@@ -181,7 +184,7 @@ class World:
         for number, record in enumerate(planned.records):
             if number == at:
                 self.java(racing)
-            # The audit record is last, and is told where the others lie.
+            # The audit record is last, and gets the positions of the others.
             value = record.value if record.late is None else record.late(revision(self._next_offset))
             self._append(NewRecord(record.key, value, record.topic))
         self._next_offset += 1
@@ -202,13 +205,14 @@ class World:
         self._next_offset += 1
 
     def clean(self, up_to: float, tombstones_to: float, seed: int) -> None:
-        """A pass of the cleaner; the first two are fractions of the log and of what is cleaned."""
+        """A pass of the cleaner; the first two are fractions of the log and of the cleaned part."""
         end = round(up_to * self._next_offset)
         self.cleaner.clean(self.records, end, round(tombstones_to * end), random.Random(seed))
 
     def restart(self, up_to: float = 0.0, seed: int = 0) -> None:
         """A new replica takes over the writing. It has read a part of the log when the cleaner passes (`up_to` > 0),
-        and goes on in what is left; a tombstone outlives whoever has begun to read."""
+        and continues in the remaining records; a tombstone outlives every reader that began before.
+        """
         before = self.cleaner.left(self.records)
         half = len(before) // 2
         if up_to:
@@ -221,7 +225,7 @@ class World:
         self.check()
 
     def check(self, names: Iterable[str] | None = None) -> None:
-        """Compare all replicas, in all or in the names given."""
+        """Compare all replicas, for all connectors or the given names."""
         states = [replica.state for replica in self.replicas]
         every = {one.name for state in states for one in state.stored()} | {*self._manifests}
         for replica in self.replicas:
@@ -237,8 +241,8 @@ class World:
         if replica is self.first and fenced_as_java and not self._writing:
             self._adopted_unseen.discard(name)
         elif replica is self.first and not fenced_as_java and (state.foreign or name not in self._adopted_unseen):
-            # It has read every record, so compaction is no excuse to read something else than Java does, until a writer
-            # adopts what compaction had left: there Java's own readers disagree, and the manifest says what they all
+            # It has read every record, so compaction is no excuse for a reading other than Java's, until a writer
+            # adopts a compacted state: there Java's own readers disagree, and the manifest decides what they all
             # read from then on.
             raise Differs(f"{name!r}: pending fencing is {state.pending_fencing}, Java has the opposite")
         if state.foreign and not self._ours_alone:
@@ -251,8 +255,9 @@ class World:
             raise Differs(f"{name!r} was last written by Java")
 
     def _seen_otherwise(self, name: str | None) -> set[str]:
-        """The connector, if Java's reading of what the writer has read leaves another pending fencing than Java's
-        reading of all records: a later commit, which met no config, had replaced the one that waits for its fence."""
+        """The connector, if Java's reading of the writer's records leaves another pending fencing than Java's
+        reading of all records: a later commit, which met no config, had replaced the one that waits for its fence.
+        """
         first, writer = self.first.java.pending_fencing, self.writer.java.pending_fencing
         if name is None or (name in first) == (name in writer):
             return set()
@@ -260,7 +265,9 @@ class World:
         return {name}
 
     def _is_as_intended(self, intended: ConnectorState) -> None:
-        """Either our word decides, and then it is what was decided, or a foreign writer's record got in between."""
+        """Either our record decides, and then the state is the decided one, or a foreign writer's record got in
+        between.
+        """
         actual = self.first.state.connector(intended.name)
         if not actual.foreign and _decided(actual) != _decided(intended):
             raise Differs(f"{intended.name!r}: {actual} is not {intended}, and not foreign")
@@ -300,7 +307,7 @@ class World:
 
 
 def entry(state: ConnectorState) -> config_pb2.ConnectorEntry | None:
-    """What GetSnapshot answers of it; None when it is not listed."""
+    """The answer of GetSnapshot for the connector; None when it is not listed."""
     return wire.entry(state, STORE_ID) if state.is_stored else None
 
 
@@ -339,7 +346,7 @@ def follows_java(state: ConnectorState, replica: Replica) -> None:
 
 
 def _decided(state: ConnectorState) -> tuple[object, ...]:
-    """What a manifest says of a connector."""
+    """The parts of a connector that a manifest holds."""
     return (
         state.config, state.tasks, state.task_count or 0, state.applied_config, state.inconsistent,
         state.task_config_generation, state.incarnation,
@@ -364,7 +371,7 @@ def _cluster_wide(state: ConfigState) -> object:
 
 
 def _told(outcome: WritePlan | str) -> object:
-    """An outcome as a value; of a late record, what a state sees of it."""
+    """An outcome as a value; of a late record, the part that a state sees."""
     if isinstance(outcome, str):
         return outcome
     return [(record.key, record.value, record.topic) for record in outcome.records], outcome.outcome

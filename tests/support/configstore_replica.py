@@ -1,7 +1,7 @@
 """A config store in this process over real gRPC on the memory engine, and a herder's campaign stream to it.
 
-Owns the wiring that tests of the service share; what a store does is the test's. Fixtures are made of it in the tests'
-`conftest.py`.
+Owns the wiring that tests of the service share; the tests own what the store does. The tests' `conftest.py` makes
+fixtures of it.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Replicas:
         self._made: list[Replica] = []
 
     async def add(self, *, join: bool = True, tuning: StoreTuning | None = None) -> Replica:
-        """One more replica; `join=False` leaves it before its replay."""
+        """Add a replica; `join=False` leaves it before its replay."""
         initial = ConfigState(SETTINGS.audit_topic)
         tuning = tuning or StoreTuning(progress_interval_ms=100)
         store = MemoryTopicStore[ConfigState, Change](self.broker, SETTINGS.topic_settings(), initial, tuning=tuning)

@@ -1,6 +1,6 @@
-"""Users who keep creating, changing and deleting connectors while things die, and remember what was acknowledged.
+"""Users who keep creating, changing and deleting connectors during faults, and remember the acknowledged changes.
 
-All are STOPPED: they have no tasks, so that no task of another connector is moved for them (an instance may be).
+All connectors are STOPPED: they have no tasks, so no task of another connector is moved for them (an instance may be).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _COUNTER = "herdmesh.test.counter"
 _PATCHES = 3
 _KEPT_ONE_OF = 20
 _LIVES_PAUSE_S = 1.0
-#: A write costs broker, stores and herders some 40 ms of processor time together: two a second leave the cores to who
-#: recovers, and while anything is down, one is always on its way.
+#: A write costs broker, stores and herders some 40 ms of processor time together: two a second leave the cores to
+#: recovering processes, and during an outage one is always in flight.
 _CONTROL_PAUSE_S = 0.5
 
 
@@ -73,7 +73,7 @@ class ControlWriter:
                 await self._mesh.client.call(lambda stub: stub.UpdateConnector, request, timeout_s=20)
                 self.acknowledged = self.tried
             except CommandError as error:
-                # refused or unknown while something is dead; anything else is a defect
+                # refused or unknown during a fault; anything else is a defect
                 if error.reason in ("INTERNAL", "CONFIG_INVALID"):
                     raise
             with contextlib.suppress(TimeoutError):
@@ -82,7 +82,7 @@ class ControlWriter:
 
 @dataclass
 class _Life:
-    """One connector; None = nobody knows whether it was done."""
+    """One connector; None = the outcome is unknown."""
 
     name: str
     exists: bool | None = None
@@ -91,7 +91,7 @@ class _Life:
 
 
 class LivesWriter:
-    """Creates connectors, patches each some times and deletes it, but for one in twenty, one after the other."""
+    """Creates connectors, patches each some times and deletes it, except one in twenty, one after the other."""
 
     def __init__(self, mesh: Mesh) -> None:
         self.acknowledged = 0
@@ -112,7 +112,9 @@ class LivesWriter:
         await _end(self._writing)
 
     async def assert_nothing_lost(self) -> None:
-        """What was created is there with its last patch, what was deleted is not; what nobody knows may be either."""
+        """Created connectors exist with their last patch, deleted ones do not; connectors of unknown outcome may do
+        either.
+        """
         assert not self._broken, self._broken[:3]
         reply = await self._mesh.client.call(lambda stub: stub.ListConnectors, messages.ListConnectorsRequest())
         stored = {one["name"]: one["config"] for one in map(views.connector, reply.connectors)}
@@ -165,7 +167,7 @@ class LivesWriter:
 
 
 async def _end(writing: asyncio.Task[None] | None) -> None:
-    """Write no more. Raises what went wrong."""
+    """Stop writing. Raises the writer's error."""
     assert writing is not None
     writing.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -1,7 +1,7 @@
-"""Many workers in one process, without Spark: each holds what it is given and says so, in batches, as real ones do.
+"""Many fake workers in one process, without Spark: each holds its units and reports them, in batches, like real ones.
 
-Owns the worker's side of its session and of the status store. Invariant: like a real worker it keeps what it holds when
-its stream breaks, dials in again with all of it, and gives up what the leader does not adopt.
+Owns the worker's side of its session and of the status store. Invariant: like a real worker it keeps its held units
+when its stream breaks, dials in again with all of them, and releases those that the leader does not adopt.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Key = tuple[str, int | None]
 
 
 class FleetWorker:
-    """One worker. `herders` are asked in turn until one leads."""
+    """One worker. It dials the `herders` in turn until one leads."""
 
     def __init__(self, worker_id: str, herders: list[str], status_store: str) -> None:
         self.identity = identity_pb2.WorkerIdentity(worker_id=worker_id, incarnation=uuid.uuid4().hex)
@@ -54,7 +54,7 @@ class FleetWorker:
         ]
 
     async def end(self) -> None:
-        """Be gone at once, as after kill -9."""
+        """End at once, as after kill -9."""
         self._ended.set()
         for task in self._background:
             task.cancel()
@@ -94,7 +94,7 @@ class FleetWorker:
             yield await outbox.get()
 
     async def _beat(self) -> None:
-        """As often as a real worker, with progress of a tenth of its tasks."""
+        """Send heartbeats as often as a real worker, with progress of a tenth of its tasks."""
         while True:
             tasks = [key for key in self.held if key[1] is not None]
             progress = [

@@ -1,10 +1,10 @@
-"""A proxy in front of a real broker that can, once, do what a broker does which is told to stop: answer a request for
-metadata without naming a broker, and cut the connection. Before that it can keep the answer to a commit to itself, as
-does a broker that is gone before it has answered. And it can refuse one batch of records, as a broker does whose
-partition is not there yet, while it takes those behind it.
+"""A proxy in front of a real broker that can, once, act like a broker that was told to stop: it answers a metadata
+request without naming a broker, and cuts the connection. Before that it can withhold the answer to a commit, like a
+broker that died before it answered. It can also refuse one batch of records, like a broker whose partition is not there
+yet, while it accepts those behind it.
 
-Owns rewriting where a client is told the broker's address, to the proxy's, so that all it says goes through here. Knows
-these answers in the versions that confluent-kafka 2.16 asks for; another version fails the test that asks.
+Owns the rewriting of the broker's address to the proxy's in answers, so that all traffic goes through here. Knows
+these answers in the versions that confluent-kafka 2.16 requests; another version fails the requesting test.
 
 Invariant: nothing else is changed.
 """
@@ -41,32 +41,34 @@ class ForgetfulProxy:
         return f"127.0.0.1:{self.port}"
 
     async def forget(self) -> None:
-        """Tell the next client that asks for metadata that there is no broker, and cut it off, with all others. Returns
-        once that is done: a broker again."""
+        """Answer the next metadata request without a broker, and cut off that client and all others. Returns once that
+        is done: from then on it passes the broker's answers again.
+        """
         self._forgot.clear()
         self._forgetting = True
         await self._forgot.wait()
         self._forgetting = False
 
     async def forget_commit(self) -> None:
-        """The same, once the broker has ended a transaction, which nobody is told."""
+        """The same, once the broker has ended a transaction, of which no client gets the answer."""
         self._swallowing = asyncio.Event()
         await self._swallowing.wait()
         await self.forget()
         self._swallowing = None
 
     def refuse_batch(self, topic: str) -> None:
-        """The next batch of records for partition 0 of the topic does not reach the broker. Its client is told so just
-        before it is told of the next one, which is to be on its way by then."""
+        """Keep the next batch of records for partition 0 of the topic from the broker. Its client gets the refusal just
+        before the answer to the following batch, which should be in flight by then.
+        """
         self._refusing = topic.encode()
 
     @property
     def has_refused(self) -> bool:
-        """True once the client was told."""
+        """True once the client got the refusal."""
         return not (self._refusing or self._refusal)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One client's connection."""
+        """Serve one client's connection."""
         self._writers.add(writer)
         try:
             to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self._broker_port)
@@ -128,7 +130,7 @@ class ForgetfulProxy:
                 raise ConnectionResetError
 
     def _metadata(self, frame: bytes) -> bytes:
-        """The answer with the proxy's port, or without a broker. Of one broker, as our tests have."""
+        """The answer with the proxy's port, or without a broker. Handles one broker, as our tests have."""
         at = 4 + 1 + 4  # correlation id, no tags, throttle time
         assert frame[at] == 2, "one broker"
         start = at + 1 + 4  # its id
@@ -147,7 +149,7 @@ class ForgetfulProxy:
 
 
 def _refused(correlation: int, topic: bytes) -> bytes:
-    """The answer to a request with one batch, for partition 0."""
+    """The answer that refuses a request with one batch, for partition 0."""
     no_tags, one, none = b"\x00", b"\x02", b"\x01"
     partition = struct.pack(">ihqqq", 0, _UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1) + none + b"\x00" + no_tags
     topics = one + bytes([len(topic) + 1]) + topic + one + partition + no_tags

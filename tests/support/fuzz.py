@@ -1,9 +1,9 @@
-"""Raw records nobody should write: a seeded stream of keys and values for either topic.
+"""Invalid raw records: a seeded stream of keys and values for either topic.
 
 Owns the generator: recorded records of Java's and of ours, damaged; JSON made to be awkward; keys that are nearly keys.
-About as many can be read as cannot, so that what Java's rules give a meaning to keeps happening in between.
+About as many are readable as not, so that events with a meaning under Java's rules keep happening in between.
 Invariant: one seed is one stream; no key is null (a compacted topic refuses it) and no record is larger than a broker
-takes by default.
+accepts by default.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support import golden
 
 Raw = tuple[bytes, bytes | None]
 
-#: Ours, of which Java's recordings have none. Epochs are old: a fuzzed one shall not take the leadership.
+#: Our records, of which Java's recordings have none. Epochs are old: a fuzzed one must not take the leadership.
 _OUR_CONFIG_RECORDS: tuple[Raw, ...] = (
     (
         b"herdmesh-connector-gold-src",
@@ -141,7 +141,7 @@ def _spliced(chance: Random, one: bytes, other: bytes) -> bytes:
 
 
 def _wrong_somewhere(chance: Random, value: Any) -> Any:
-    """`value` with one member, at any depth, of another type, gone, or one more."""
+    """`value` with one member, at any depth, of another type, removed, or added."""
     if isinstance(value, dict) and value and chance.random() < 0.9:
         members = dict(cast("dict[str, Any]", value))
         name = chance.choice(sorted(members))

@@ -1,6 +1,6 @@
-"""The topics recorded from Java Connect 4.3.1, and what its REST API showed after each scenario: where they are.
+"""Folder of the topics recorded from Java Connect 4.3.1, and of its REST API's answers after each scenario.
 
-Owns the folder and the reading of its lines; what a line means is each test's. `HERDMESH_GOLDEN_DIR` names another
+Owns the folder and the reading of its lines; each test interprets them. `HERDMESH_GOLDEN_DIR` names another
 folder of the same shape, which may hold other scenarios, steps whose answers are held out, and fewer files.
 
 Invariant: a file that is missing from the tree's own folder is an error, never an empty list.
@@ -39,7 +39,9 @@ def lines(name: str) -> list[Line]:
 
 
 def own_lines(name: str) -> list[Line]:
-    """Every line of a file in the tree's own folder, whatever HERDMESH_GOLDEN_DIR says: what other files refer to."""
+    """Every line of a file in the tree's own folder, whatever HERDMESH_GOLDEN_DIR is: other files refer to these
+    lines.
+    """
     return _read(_OWN / name)
 
 
@@ -49,7 +51,7 @@ def lines_or_own(name: str) -> list[Line]:
 
 
 def key_and_value(line: Line) -> tuple[bytes | None, bytes | None]:
-    """The bytes of a dump's record."""
+    """Key and value bytes of a dumped record."""
     key, value = line["key_b64"], line["value_b64"]
     return None if key is None else base64.b64decode(key), None if value is None else base64.b64decode(value)
 

@@ -1,9 +1,9 @@
-"""A broker that asks who somebody is and what he may do, for tests of refusals; and it makes topics for whoever asks.
+"""A broker with authentication and access rules, for tests of refusals; it also creates topics automatically.
 
 Owns the broker, its users and the administrator's view of it: access rules, topics, their settings. Clients of the
-plain listener (`bootstrap`) may do everything; users log in at `guarded` and may do nothing until granted.
+plain listener (`bootstrap`) have all rights; users log in at `guarded` and have no rights until granted.
 
-Invariant: every call returns after the broker has done what it was asked.
+Invariant: every call returns after its change is in force on the broker.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from confluent_kafka.admin import (
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.devstack.ports import free_port
 
-#: As many as one process' tests may ask for, also where a group of them is led through a second time.
+#: As many as the tests of one process may request, also where a group of them runs a second time.
 _USERS = 64
 _TIMEOUT_S = 45.0
 
@@ -57,11 +57,11 @@ class GuardedBroker:
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
                 "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
                 "listener.name.guarded.plain.sasl.jaas.config": login,
-                # Kafka's own check of tokens that nobody signed: who they are of, and that they are not over.
+                # Kafka's own check of unsigned tokens: their owner, and their expiry.
                 "listener.name.guarded.oauthbearer.sasl.jaas.config": f'{by_token} unsecuredLoginStringClaim_sub="b";',
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:ANONYMOUS",
-                # As Kafka's default is: what asks for a topic by name makes it, unless it takes care not to.
+                # Kafka's default: a request for a topic by name creates it, unless the client prevents that.
                 "auto.create.topics.enable": "true",
                 "group.min.session.timeout.ms": "500",
             },
@@ -78,11 +78,11 @@ class GuardedBroker:
 
     @property
     def bootstrap(self) -> str:
-        """Where everybody may do everything."""
+        """Address of the listener where everybody has all rights."""
         return self.broker.bootstrap
 
     def new_user(self) -> tuple[str, Mapping[str, str]]:
-        """The name of a user nobody had before, and the client configs it logs in with."""
+        """The name of a new user, and the client configs it logs in with."""
         number = next(self._numbers)
         if number >= _USERS:
             raise AssertionError(f"the broker knows {_USERS} users and all are taken: raise _USERS")
@@ -93,7 +93,7 @@ class GuardedBroker:
             "sasl.password": f"secret-{number}",
         }
 
-    # Who may do what. A resource is `topic:NAME`, `group:NAME` or `transactional_id:NAME`; a topic stands for every
+    # Access rules. A resource is `topic:NAME`, `group:NAME` or `transactional_id:NAME`; a topic stands for every
     # topic whose name begins with it, so that a store's audit topic is covered.
 
     async def allow(self, user: str, resource: str, *operations: str) -> None:
@@ -105,13 +105,13 @@ class GuardedBroker:
         await self._rule(user, resource, AclPermissionType.DENY, [operation])
 
     async def relent(self, user: str, resource: str, operation: str) -> None:
-        """Take a `deny` back."""
+        """Revoke a `deny`."""
         wanted = _filter(user, resource, AclPermissionType.DENY, operation)
         await _done(self._admin.delete_acls([wanted]))
         await self._until_in_force(wanted, False)
 
     async def allow_store(self, user: str, topic: str, transactional_id: str, *groups: str) -> None:
-        """Everything a store needs; the first of `groups` is the one it is elected in, others it only looks at."""
+        """Grant everything a store needs; the first of `groups` is its election group, others it only reads."""
         await self.allow(user, f"topic:{topic}", "READ", "WRITE", "CREATE", "DESCRIBE_CONFIGS")
         await self.allow(user, f"transactional_id:{transactional_id}", "WRITE")
         for group in groups:
@@ -128,7 +128,7 @@ class GuardedBroker:
             await self._until_in_force(_filter(user, resource, permission, operation), True)
 
     async def _until_in_force(self, wanted: Any, there: bool) -> None:
-        """The controller has it before the broker that asks its own copy."""
+        """Wait until the broker's own copy of the rules has the change: the controller has it earlier."""
         async with asyncio.timeout(_TIMEOUT_S):
             while True:
                 found = await asyncio.wrap_future(self._admin.describe_acls(wanted))
@@ -139,7 +139,7 @@ class GuardedBroker:
     # Topics.
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
-        """Make a topic; of configs, dots are written as underscores."""
+        """Create a topic; in configs, dots are written as underscores."""
         named = {key.replace("_", "."): value for key, value in configs.items()}
         await _done(self._admin.create_topics([NewTopic(name, partitions, 1, config=named)]))
 
@@ -150,7 +150,7 @@ class GuardedBroker:
         await _done(self._admin.create_partitions([NewPartitions(name, partitions)]))
 
     async def set_policy(self, name: str, policy: str) -> None:
-        """`cleanup.policy` of a topic."""
+        """Set `cleanup.policy` of a topic."""
         entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
         await _done(self._admin.incremental_alter_configs([resource]))

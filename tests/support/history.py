@@ -1,10 +1,10 @@
-"""What concurrent clients asked of a store and what they were told: the record that the checkers judge.
+"""Requests of concurrent clients to a store, and the answers: the record that the checkers judge.
 
 Owns `Operation` and the recorder. Knows no store: a key is a connector, a value is the text of one write, unique in a
-history, so that whoever reads a value knows which write it is of. `None` as a value is absence.
+history, so a reader of a value knows which write it belongs to. `None` as a value is absence.
 
-Invariant: an operation that was called is in the history, whatever became of it; until its answer is known it counts as
-UNKNOWN, which may take effect at any later time or never.
+Invariant: an operation that was called is in the history, whatever happened to it; until its answer is known it counts
+as UNKNOWN, which may take effect at any later time or never.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What was asked. A write may also demand a value (`Operation.expected`), which is compare-and-set."""
+    """Kind of a request. A write may also demand a value (`Operation.expected`), which is compare-and-set."""
 
-    PUT = "put"  # value None: erase, whatever is there
+    PUT = "put"  # value None: erase any value
     CREATE = "create"  # must not exist
     UPDATE = "update"  # must exist
     DELETE = "delete"  # must exist
@@ -26,7 +26,7 @@ class Kind(Enum):
 
 
 class Outcome(Enum):
-    """What the client may believe."""
+    """Outcome as far as the client may rely on it."""
 
     OK = "ok"
     REFUSED = "refused"  # decided, not applied, and `seen` is the reason
@@ -35,7 +35,7 @@ class Outcome(Enum):
 
 
 class Seen(Enum):
-    """What an answer tells of the value, where it does not tell the value itself."""
+    """Hint of an answer about the value, where it does not contain the value itself."""
 
     NOTHING = "nothing"
     PRESENT = "some value"
@@ -46,10 +46,10 @@ class Seen(Enum):
 class Operation:
     """One logical request of one client: retries with the same `request_id` are one operation.
 
-    Times are any clock that all clients share. `expected` is the value a compare-and-set demands (a client knows a
-    revision only with the value it is of). `seen` is the value a READ found, or what a refusal tells of it. `created`
-    is what a PUT said of the moment before. `revision` is the offset after the write's own record, as its answer told;
-    of a mismatch the revision found instead, 0 for none.
+    Times are of any clock that all clients share. `expected` is the value a compare-and-set demands (a client knows a
+    revision only with its value). `seen` is the value a READ found, or the hint of a refusal about it. `created` is the
+    answer of a PUT about the moment before. `revision` is the offset after the write's own record, by its answer; for a
+    mismatch the revision found instead, 0 for none.
     """
 
     number: int
@@ -85,10 +85,10 @@ class Operation:
 
 @dataclass(slots=True)
 class Read:
-    """One snapshot a client was given: `values` of all keys (config text, None left out) at `revision`.
+    """One snapshot a client got: `values` of all keys (config text, None left out) at `revision`.
 
-    `demanded` is the revision the client asked for, `linearizable` whether it asked for the truth. `replica` names one
-    life of one process: it changes when the process is started again.
+    `demanded` is the revision the client requested, `linearizable` whether it requested a linearizable read. `replica`
+    names one life of one process: it changes when the process is started again.
     """
 
     client: str
@@ -120,7 +120,7 @@ class History:
         expected: str | None = None,
         request_id: str = "",
     ) -> Operation:
-        """The client is about to ask."""
+        """Record that the client is about to send a request."""
         operation = Operation(
             len(self.operations), client, key, kind, self._now(), value, expected=expected, request_id=request_id
         )
@@ -128,7 +128,7 @@ class History:
         return operation
 
     def finish(self, operation: Operation, outcome: Outcome, *, detail: str = "") -> None:
-        """The client knows now, or gives up (UNKNOWN: the operation has no end)."""
+        """Record the outcome, or that the client stops waiting (UNKNOWN: the operation has no end)."""
         operation.outcome = outcome
         operation.detail = detail
         if outcome is not Outcome.UNKNOWN:
@@ -145,7 +145,7 @@ class History:
 
 @dataclass(slots=True)
 class Told:
-    """One change a watch told: the key, what it holds after it (None: removed), and the revision to resume from."""
+    """One change event of a watch: the key, its value after it (None: removed), and the revision to resume from."""
 
     key: str
     value: str | None
@@ -154,7 +154,7 @@ class Told:
 
 @dataclass(slots=True)
 class WatchLog:
-    """Everything one watcher was told, over all replicas it was attached to.
+    """All events one watcher got, over all replicas it was attached to.
 
     Each `Listing` begins with a snapshot; the changes after it, resumed across replicas or not, belong to it.
     """
@@ -171,7 +171,7 @@ class WatchLog:
 
 @dataclass(slots=True)
 class Listing:
-    """A snapshot at `revision` and the changes told after it; `last` is the latest revision given."""
+    """A snapshot at `revision` and the changes after it; `last` is the latest revision received."""
 
     revision: tuple[int, ...]
     values: dict[str, str]

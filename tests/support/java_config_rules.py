@@ -1,9 +1,9 @@
-"""Java's reading of the config topic, written a second time: an oracle for the config store's fold.
+"""Java's reading of the config topic, implemented a second time: an oracle for the config store's fold.
 
 Owns docs/reference/connect/config-topic.md, sections 4 and 11, rule by rule, as `KafkaConfigBackingStore` has them: one
 dict per map of that class. Shares nothing with `herdmesh.configstore` nor with the decoders of `herdmesh.connect`. It
-knows no manifest: Java drops a key it does not know. Invariant: `read` never raises; what Java ignores changes nothing
-and is told as refused.
+knows no manifest: Java drops a key it does not know. Invariant: `read` never raises; a record that Java ignores changes
+nothing and is reported as refused.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ _Json = dict[str, Any]
 
 
 class Ignored(Exception):
-    """Java logs the record and goes on. Raised by the readers of keys and members below, which the other oracle uses
-    too."""
+    """A record that Java logs and skips. Raised by the readers of keys and members below, which the other oracle uses
+    too.
+    """
 
 
 @dataclass
 class JavaConfigs:
-    """The maps of `KafkaConfigBackingStore`. Offsets are those of the records that a revision tells of."""
+    """The maps of `KafkaConfigBackingStore`. Offsets are those of the records to which a revision refers."""
 
     configs: dict[str, _Json] = field(default_factory=dict[str, _Json])
     config_offsets: dict[str, int] = field(default_factory=dict[str, int])
@@ -47,7 +48,7 @@ class JavaConfigs:
     refused: int = 0
 
     def read(self, key: bytes, value: bytes | None, offset: int) -> bool:
-        """One record; False when Java ignores it."""
+        """Read one record; False when Java ignores it."""
         try:
             self._read(utf8_text(key), value, offset)
         except (java_json.NotJson, Ignored):
@@ -154,7 +155,7 @@ class JavaConfigs:
 
 
 def split_task_key(key: str, parts_min: int) -> tuple[str, int]:
-    """Connector and number of a task's key, as Java's `split("-")` and `Integer.parseInt` have it."""
+    """Connector and number of a task's key, as Java's `split("-")` and `Integer.parseInt` give them."""
     parts = key.split("-")
     while parts and not parts[-1]:
         parts.pop()

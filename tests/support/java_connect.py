@@ -1,10 +1,10 @@
 """One Java Connect 4.3.1 distributed worker: its process, its settings and its REST calls.
 
 Owns the process and the worker's folder (settings, log). Owns neither the broker nor the topics: they are named after
-the group (`topics`), so that stores of ours can be pointed at the same three.
+the group (`topics`), so that stores of ours can read the same three.
 
-Invariant: nothing it started outlives `stop` or `kill`, and a call is repeated only where Connect itself says that it
-was not taken because of a rebalance.
+Invariant: no process it started outlives `stop` or `kill`, and a call is repeated only where Connect itself reports
+that it was rejected because of a rebalance.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from herdmesh.devstack.java import find_java
 from herdmesh.devstack.ports import free_port
 
 QUICK_JVM = ("-Xms64M", "-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""For tests: up in half the time, and never asked for speed afterwards."""
+"""For tests: the JVM starts in half the time, and its later speed does not matter."""
 
 QUICK_CLIENTS = {
-    # closing a consumer waits for its fetch to be answered, which takes so long where nothing new is
+    # closing a consumer waits for its fetch to be answered, which takes so long where there are no new records
     "fetch.max.wait.ms": "100",
     "consumer.fetch.max.wait.ms": "100",
     # a consumer learns by its next heartbeat that another joined its group
@@ -55,12 +55,12 @@ _START_TIMEOUT_S = 60.0
 _LEFT_TIMEOUT_S = 45.0
 _STOP_TIMEOUT_S = 15.0
 _REBALANCE_TIMEOUT_S = 60.0
-#: what Connect's 409 and 500 say when the same call will do in a moment (docs/reference/connect/rest-api.md, section
-#: 1.2)
+#: texts of Connect's 409 and 500 answers for calls that succeed a moment later
+#: (docs/reference/connect/rest-api.md, section 1.2)
 _REBALANCING = ("rebalance", "stale configuration", "no known leader")
 
 DISCARDED = re.compile(r".* Discarding config update record with invalid key: (.+)")
-"""What it logs, as an error, of a record whose key it does not know."""
+"""The error that it logs for a record whose key it does not know."""
 
 _LOG4J = """\
 rootLogger.level=info
@@ -77,7 +77,7 @@ logger.reflections.level=error
 
 
 class RestError(Exception):
-    """Connect's REST API refused; `status` is the HTTP status, the text is Connect's message."""
+    """A refusal by Connect's REST API; `status` is the HTTP status, the text is Connect's message."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -101,7 +101,7 @@ class JavaConnect:
     """A worker that is its whole cluster. `with JavaConnect(bootstrap, folder) as java: java.put_config(...)`.
 
     `group` is its `group.id` and names its topics; `settings` win over the ones here; `jars` is the group of its
-    class path; the port is any free one and stays the same over restarts, as a worker's id has it. Calls block.
+    class path; the port is any free one and stays the same over restarts, as it is part of a worker's id. Calls block.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class JavaConnect:
     # -- the process
 
     def start(self) -> None:
-        """Start it and return when its herder has taken its first turn."""
+        """Start it and return when its herder has completed its first tick."""
         self.spawn()
         self.wait_ready()
 
@@ -185,7 +185,7 @@ class JavaConnect:
             )
 
     def wait_ready(self) -> None:
-        """Until it says that it is healthy. Raises RuntimeError with the end of its log."""
+        """Wait until it reports that it is healthy. Raises RuntimeError with the end of its log."""
         assert self._process is not None
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while True:
@@ -199,10 +199,10 @@ class JavaConnect:
                 time.sleep(0.1)
 
     def stop(self) -> bool:
-        """SIGTERM, and wait until it is gone; True when it ended by itself (or was gone already).
+        """Send SIGTERM, and wait until it has ended; True when it ended by itself (or had ended already).
 
         Now and then it does not: Jetty's own shutdown hook and Connect's stop the REST server at once, and both wait
-        for ever before the herder is told (log: "Unable to destroy", STARTED). It is killed then, having committed
+        for ever before the herder is stopped (log: "Unable to destroy", STARTED). It is killed then, having committed
         nothing in the stop.
         """
         if self._process is None:
@@ -218,7 +218,7 @@ class JavaConnect:
         return True
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until it has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -226,7 +226,7 @@ class JavaConnect:
 
     @property
     def pid(self) -> int | None:
-        """None when it does not run."""
+        """Its process id; None when it does not run."""
         return None if self._process is None else self._process.pid
 
     def log(self) -> str:
@@ -234,10 +234,10 @@ class JavaConnect:
         return self.log_path.read_text(errors="replace")
 
     def errors(self) -> list[str]:
-        """The lines of its log that are errors, over all its lives."""
+        """The error lines of its log, over all its lives."""
         return [one for one in self.log().splitlines() if re.match(r"\[[\d:.]+\] (ERROR|FATAL) ", one)]
 
-    # -- what a user does
+    # -- actions of a user
 
     def create(self, name: str, config: Mapping[str, str], initial_state: str | None = None) -> Any:
         """POST /connectors: refused when it exists."""
@@ -274,10 +274,10 @@ class JavaConnect:
         self.request("DELETE", _path(name))
 
     def set_cluster_logger(self, logger: str, level: str) -> None:
-        """The level of a logger on every worker of the cluster (KIP-976)."""
+        """Set the level of a logger on every worker of the cluster (KIP-976)."""
         self.request("PUT", f"/admin/loggers/{logger}?scope=cluster", {"level": level})
 
-    # -- what a user sees
+    # -- views of a user
 
     def connectors(self) -> dict[str, dict[str, Any]]:
         """Info and status of every connector that has both, by name."""
@@ -304,7 +304,9 @@ class JavaConnect:
     # -- calls
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """One call, repeated while Connect rebalances: every script of its users has this loop. Raises RestError."""
+        """Make one call, repeated while Connect rebalances: every script of its users has this loop. Raises
+        RestError.
+        """
         deadline_s = time.monotonic() + _REBALANCE_TIMEOUT_S
         while True:
             try:
@@ -331,8 +333,9 @@ class JavaConnect:
         raise RestError(status, said)
 
     def _get(self, path: str) -> tuple[int, bytes]:
-        """Over one connection that is kept: most calls are looks, and connecting costs the worker more than answering.
-        What came to nothing because that connection had gone is asked again."""
+        """Make a GET over one kept connection: most calls are polls, and connecting costs the worker more than
+        answering. A call that failed because that connection had closed is repeated.
+        """
         with self._looking:
             kept, self._kept = self._kept, None
             found = None
@@ -368,7 +371,7 @@ def _path(connector: str) -> str:
 
 
 async def until_left(bootstrap: str, group: str) -> None:
-    """Until nobody is in a group any more, a killed worker for as long as its session lasts. Raises TimeoutError."""
+    """Wait until the group has no member, for a killed worker as long as its session lasts. Raises TimeoutError."""
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
 
     def members() -> int:  # by the call that knows groups of every protocol, Connect's too

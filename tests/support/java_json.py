@@ -1,6 +1,6 @@
-"""JSON as Connect's JsonConverter reads it without schemas, a second time: the reader of the oracles.
+"""JSON as Connect's JsonConverter reads it without schemas, implemented a second time: the reader of the oracles.
 
-Owns what docs/reference/connect/config-topic.md, sections 2.1 and 11 say of accepted JSON, on top of Python's own
+Owns the rules for accepted JSON in docs/reference/connect/config-topic.md, sections 2.1 and 11, on top of Python's own
 `json`. Shares nothing with `herdmesh.connect.json_text.jackson`, so that one can be checked with the other; it is
 plain, and not fast. Invariant: a value or `NotJson`, whatever the bytes.
 """
@@ -17,13 +17,13 @@ _DEPTH_MAX = 1_000
 _NUMBER_MAX = 1_000
 _NAME_MAX = 50_000
 _SPACE = " \t\r\n"
-#: A whole string, a bracket, or a whole number: what the depth and the zeros before a number are read from.
+#: A whole string, a bracket, or a whole number: from these come the depth and the leading zeros of numbers.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
-#: Stands where the first bytes are that are no text. Java never sees those behind the value.
+#: Stands where the first bytes are that are no text. Java never sees such bytes after the value.
 _NO_TEXT = "\udcff"
 _ZEROS = re.compile(r"(-?)0+(?=[0-9])")
 _MAY_HAVE_ZEROS = re.compile(r"(?<![0-9A-Za-z.])-?0[0-9]")
-# Once, and never down again: Python ends a process in which another thread is deeper than a new limit just then.
+# Once, and never lowered again: Python ends a process in which another thread is deeper than a new limit just then.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 6 * _DEPTH_MAX))
 
 
@@ -33,8 +33,9 @@ class NotJson(ValueError):
 
 @lru_cache(maxsize=4_096)
 def read(data: bytes | None) -> Any:
-    """The first JSON value; None for a null value, for no bytes and for white space alone. Leave it as it is: the next
-    reader of the same bytes is given the same."""
+    """The first JSON value; None for a null value, for no bytes and for white space alone. Do not change the value: the
+    next reader of the same bytes gets the same object.
+    """
     if not data:
         return None
     text = _text(data).lstrip(_SPACE)
@@ -64,7 +65,9 @@ def _look_behind(value: Any, after: str) -> None:
 
 
 def _checked(text: str) -> str:
-    """`text` up to the end of its first value, without zeros before numbers. Raises NotJson for what nests too deep."""
+    """`text` up to the end of its first value, without leading zeros of numbers. Raises NotJson for too deep
+    nesting.
+    """
     parts: list[str] = []
     depth = at = 0
     for found in _TOKEN.finditer(text):
@@ -117,7 +120,7 @@ def _text(data: bytes) -> str:
             raise NotJson("a mark alone")
         if data.startswith(mark):
             return _as_far_as_text(data[len(mark) :], encoding)
-    # Without a mark, where the zero bytes are tells: JSON begins with an ASCII character.
+    # Without a byte order mark, the position of zero bytes gives the encoding: JSON begins with an ASCII character.
     shape = "".join("0" if byte == 0 else "x" for byte in data[:4])
     for zeros, encoding in (("000x", "utf-32-be"), ("x000", "utf-32-le"), ("0x", "utf-16-be"), ("x0", "utf-16-le")):
         if shape.startswith(zeros):

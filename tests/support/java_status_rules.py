@@ -1,10 +1,10 @@
-"""Java's reading of the status topic, written a second time: an oracle for the status store's fold.
+"""Java's reading of the status topic, implemented a second time: an oracle for the status store's fold.
 
 Owns docs/reference/connect/status-topic.md, section 5 and its last section, as `KafkaStatusBackingStore` has them.
 Shares nothing with `herdmesh.statusstore` nor with the decoders of `herdmesh.connect`. Two rules are our store's and
-said where they are: what of a deleted connector stays because partitions are read in any order, and whose UNASSIGNED is
-never stale. `JavaStatuses(plain=True)` leaves them out and reads as the class does. Invariant: `read` never raises;
-what Java ignores changes nothing and is told as refused.
+marked where they are: the records of a deleted connector that stay because partitions are read in any order, and the
+owners whose UNASSIGNED is never stale. `JavaStatuses(plain=True)` leaves them out and reads as the class does.
+Invariant: `read` never raises; a record that Java ignores changes nothing and is reported as refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Status:
-    """A connector's or task's status as read; `ours` is the incarnation that only our workers name, "" in Java's."""
+    """A connector's or task's status as read; `ours` is the incarnation that only our workers write, "" in Java's."""
 
     state: str
     worker_id: str | None
@@ -48,7 +48,7 @@ class JavaStatuses:
     refused: int = 0
 
     def read(self, key: bytes, value: bytes | None, timestamp_ms: int, partition: int = 0) -> bool:
-        """One record; False when Java ignores it as unreadable."""
+        """Read one record; False when Java ignores it as unreadable."""
         try:
             self._read(utf8_text(key), value, (timestamp_ms, partition))
         except (java_json.NotJson, Ignored):
@@ -75,8 +75,8 @@ class JavaStatuses:
         self.connectors.pop(name, None)
         timestamp_ms, partition = place
         for number, task in list(self.tasks.get(name, {}).items()):
-            # Ours: what another partition has of a time after the deletion is of the connector's next life; of the same
-            # millisecond, if it is our writer's.
+            # Our rule: a record of another partition with a time after the deletion belongs to the connector's next
+            # life; with the same millisecond, if it is our writer's.
             older = task.timestamp_ms < timestamp_ms or (task.timestamp_ms == timestamp_ms and not task.ours)
             if self.plain or older or task.partition == partition:
                 del self.tasks[name][number]
@@ -88,7 +88,7 @@ class JavaStatuses:
             return
         status, previous = _status(value, place), tasks.get(number)
         late = previous is not None and previous.state == "RUNNING" and previous.generation >= status.generation
-        # Ours: what our writer wrote it had checked, against all that was before it.
+        # Our rule: our writer had checked its records against all that was before them.
         if not late or status.state != "UNASSIGNED" or (status.ours and not self.plain):
             tasks[number] = status
 

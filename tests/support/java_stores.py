@@ -22,7 +22,7 @@ _ANSWER_S = 60.0
 
 
 class JavaStores:
-    """The two stores on two topics, which are made where they are absent; the status topic has one partition."""
+    """The two stores on two topics, which are created where they are missing; the status topic has one partition."""
 
     def __init__(self, bootstrap: str, config_topic: str, status_topic: str, folder: Path) -> None:
         self._arguments = (bootstrap, config_topic, status_topic)
@@ -48,7 +48,7 @@ class JavaStores:
         await self._answer()
 
     async def play(self, operation: Json) -> Json:
-        """One operation; the answer is empty but for `show`."""
+        """Play one operation; the answer is empty except for `show`."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(operation).encode() + b"\n")
@@ -56,7 +56,7 @@ class JavaStores:
         return await self._answer()
 
     async def show(self, names: Sequence[str]) -> dict[str, Json]:
-        """What both stores hold at the ends of their topics."""
+        """Contents of both stores at the ends of their topics."""
         return await self.play({"do": "show", "names": names})
 
     async def stop(self) -> None:

@@ -1,20 +1,20 @@
-"""The three processes of `make test` (pytest-xdist, `-n auto --dist loadgroup`).
+"""Scheduler of the three processes of `make test` (pytest-xdist, `-n auto --dist loadgroup`).
 
-Owns which test runs in which of them, and when. The shared lane has everything that needs the session's broker or
-Spark, kills things, or holds a limit of time. The own lane has all with PostgreSQL, S3 or HDFS, what takes `guarded`,
-and of what needs but a broker as much as makes the lanes equally long, for which there is a second one. The alone lane
-has what starts a broker itself (marker `own_broker`), but for end-to-end tests, which are of the shared lane. The
-process that has run that runs the pure lane: the rest, which needs nothing but itself, and takes only the processor
-time that the others leave.
+Owns the assignment of tests to processes, and their order. The shared lane has everything that needs the session's
+broker or Spark, kills processes, or checks a time limit. The own lane has all tests with PostgreSQL, S3 or HDFS, users
+of `guarded`, and as many of those that need only a broker as make the lanes equally long, for which there is a second
+one. The alone lane has tests that start a broker themselves (marker `own_broker`), except end-to-end tests, which are
+in the shared lane. The process that has run that lane runs the pure lane: the rest, which needs no server, and uses
+only the processor time that the others leave.
 
-In the shared lane come last the fault tests, then what holds a limit of time (marker `timed`), which waits until the
-other lanes run nothing, and, as the very last, chaos: three minutes, mostly of waiting. Beside chaos, and stepping back
-for it, the own lane runs the last of its tests (`_BESIDE_CHAOS`); it begins with them earlier, for as long as another
-lane still has usual ones. What only computes (`_COMPUTES`) is what the pure lane has last, once the others have nothing
-usual left, and nobody waits for it: it takes the time that what is timed leaves, and chaos. This order is the same in
-one process, but for tests that run side by side (`waiting`) with the first of theirs.
+Last in the shared lane come the fault tests, then tests that check a time limit (marker `timed`), which wait until the
+other lanes run nothing, and, as the very last, chaos: three minutes, mostly of waiting. Beside chaos, and with lower
+priority, the own lane runs the last of its tests (`_BESIDE_CHAOS`); it begins with them earlier, for as long as another
+lane still has usual ones. CPU-only tests (`_COMPUTES`) are the last of the pure lane, once the others have nothing
+usual left, and no process waits for them: they use the time that timed tests and chaos leave. This order is the same in
+one process, except that tests that run side by side (`waiting`) run with the first of their group.
 
-Invariant: each session fixture is made in one process only, but for `kafka`, which the shared and the own lane each
+Invariant: each session fixture is created in one process only, except `kafka`, which the shared and the own lane each
 have.
 """
 
@@ -39,8 +39,8 @@ _SHARED, _OWN, _ALONE, _PURE = "shared", "own", "alone", "pure"
 _FOLDER = "lanes_folder"
 _LANES_TOLD = ".json"
 _SHARED_MARKERS = {"kafka", "postgres", "spark", "timed"}
-#: What here needs a broker, and neither Spark nor quiet, only moves records in its own process, or waits. Not all that
-#: could: the own lane would be the longest one.
+#: These need a broker, and neither Spark nor an idle machine: they only move records in their own process, or wait. Not
+#: all that could be listed are: the own lane would be the longest one.
 _MOVERS = (
     "libs/core/tests/engine/",
     "libs/core/tests/topicstore/test_kafka_forgotten.py",
@@ -58,7 +58,7 @@ _BESIDE_CHAOS = tuple(
 )
 #: What of the pure lane keeps one process busy, talks to nobody, and holds no limit of time but that it ends.
 _COMPUTES = ("tests/sim/",)
-#: The lanes in which a session's broker, or database server, is made.
+#: The lanes in which a session's broker, or database server, is created.
 _LANES_OF_SERVER = {
     "kafka": {_SHARED, _OWN},
     "guarded": {_OWN},
@@ -69,34 +69,36 @@ _LANES_OF_SERVER = {
 _END_TO_END = "tests/e2e/"
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
-#: Places in the order of tests. From `_TIMED` on a test waits for other lanes.
+#: Positions in the order of tests. From `_TIMED` on a test waits for other lanes.
 _USUAL, _FAULT, _TIMED, _COMPANY, _LAST, _LEFT = range(6)
 _STARTED_NICE = os.nice(0)
-#: Not more: what talks over gRPC in the pure lane must still be answered in time beside a JVM that starts.
+#: Not more: gRPC calls of the pure lane must still be answered in time beside a JVM that starts.
 _NICE = 3
-#: What is left talks to nobody, and runs beside what is timed, and chaos.
+#: The remaining tests talk to no other process, and run beside timed tests, and chaos.
 _NICE_LEFT = 19
 _SESSION_WEIGHT = Path("/proc/self/autogroup")
-#: Pure tests of the whole suite that are handed out at once: each time costs as much as they take. It is no more than a
-#: lane has, which xdist hands out first for its length.
+#: Pure tests of the whole suite that are handed out at once: each hand-out costs as much as they take. It is no more
+#: than a lane has, which xdist hands out first for its length.
 _HANDFUL = 20
-#: Tests that a process has left when it has to know what comes after them.
+#: Number of remaining tests at which a process must know its next ones.
 _BEFORE_THE_LAST = 2
 _RUNNING = pytest.StashKey[pytest.Item]()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Three processes for the whole suite. A choice of tests is quicker in one, which collects once and starts at
-    once; `-s` shows nothing from another process. `-n 3` says otherwise."""
+    """Three processes for the whole suite. A selection of tests is faster in one, which collects once and starts at
+    once; `-s` shows no output of another process. `-n 3` overrides this.
+    """
     chosen = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.getoption("keyword")
     return 0 if chosen or config.getoption("capture") == "no" else 3
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """Import a file of tests in one process at a time: in a fresh clone the first rewrites and compiles it, and what it
-    imports, and the others, some files behind, find that done."""
+    """Import a file of tests in one process at a time: in a fresh clone the first rewrites and compiles it with its
+    imports, and the others, some files behind, find that done.
+    """
     if not isinstance(collector, pytest.Module) or "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
     with collector.path.open("rb") as file:
@@ -105,7 +107,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what uses a broker or PostgreSQL, so that `-m "not kafka"` forgets no test."""
+    """Mark tests that use a broker or PostgreSQL, so that `-m "not kafka"` misses none."""
     fixtures: list[str] = getattr(item, "fixturenames", [])
     if "guarded" in fixtures:
         item.add_marker(pytest.mark.own_broker)
@@ -119,13 +121,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def _params(item: pytest.Item) -> Iterable[Any]:
-    """What the test is given by `parametrize`, or its fixtures by their own: a place of the kind "s3" asks for `s3`."""
+    """Parameters of the test from `parametrize`, or from its fixtures: a place of the kind "s3" requests `s3`."""
     called: Any = getattr(item, "callspec", None)
     return () if called is None else called.params.values()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put last what minds company."""
+    """Sort tests that need a quiet machine to the end."""
     if wrong := [f"{item.nodeid}: {why}" for item in items if (why := _contradiction(item))]:
         raise pytest.UsageError("\n".join(wrong))
     items.sort(key=_place)
@@ -147,7 +149,7 @@ def _both(server: str) -> str:
 
 
 def lane_of(item: pytest.Item) -> str:
-    """The lane this test is of. A test that runs others with it (`side_by_side`) runs those of its own only."""
+    """The lane of this test. A test that runs others with it (`side_by_side`) runs those of its own lane only."""
     markers = {mark.name for mark in item.iter_markers()}
     if "own_broker" in markers:
         if "guarded" in getattr(item, "fixturenames", ()):
@@ -173,7 +175,9 @@ def _place(item: pytest.Item) -> int:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Begin what minds company when it has none. This is no time of the test's own: its time-out begins later."""
+    """Start a test that needs a quiet machine when no other runs. The wait is not part of the test's own time: its
+    time-out begins later.
+    """
     told = item.config.pluginmanager.get_plugin(_Told.NAME)
     if isinstance(told, _Told):
         told.wait_before(_place(item))
@@ -182,8 +186,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Step back for the other lanes. Only a process that runs no test of theirs after this one does: xdist hands those
-    two out first, and whole."""
+    """Lower this process's priority for the other lanes. Only a process that runs no test of theirs after this one
+    does: xdist hands those two out first, and whole.
+    """
     item.session.stash[_RUNNING] = item
     place = _place(item)
     steps_back = lane_of(item) == _PURE or place == _COMPANY
@@ -195,8 +200,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _have_a_light_session() -> None:
-    """Linux may weigh sessions against each other first, and only within one of them its processes by niceness
-    (`sched_autogroup_enabled`): brokers and services lead their own, and would be held up by ours."""
+    """Give this process's session a low weight: Linux may weigh sessions against each other first, and only within one
+    of them its processes by niceness (`sched_autogroup_enabled`); brokers and services lead their own sessions, and
+    ours would slow them down.
+    """
     with suppress(OSError):
         os.setsid()
         _SESSION_WEIGHT.write_text(str(_NICE_LEFT))
@@ -204,7 +211,7 @@ def _have_a_light_session() -> None:
 
 @contextmanager
 def asked_by(item: pytest.Item) -> Generator[None]:
-    """A fixture is asked for by this test, in whose place pytest runs another (`side_by_side`)."""
+    """Attribute fixture requests to this test, in whose place pytest runs another (`side_by_side`)."""
     stash = item.session.stash
     running, stash[_RUNNING] = stash[_RUNNING], item
     try:
@@ -215,8 +222,9 @@ def asked_by(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """Refuse a server to a test of another lane, which would make a second one there (a test may ask for a fixture
-    that it does not name)."""
+    """Refuse a server to a test of another lane, which would start a second one there (a test may request a fixture
+    that it does not name).
+    """
     server = fixturedef.argname
     lanes = _LANES_OF_SERVER.get(server)
     if lanes is None:
@@ -230,10 +238,11 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
 
 
 class _Told:
-    """What a process that runs tests has told the one that hands them out, and each other: its lanes (xdist's own
-    groups travel in a test's name, which pytest 9 does not let it change), and how far it is, by two files that it has
-    locked: one until it runs nothing that what is timed would mind, one until chaos may have company. Who has ended,
-    or died, has locked nothing."""
+    """Messages from a process that runs tests to the scheduler and to the other processes: its lanes (xdist's own
+    groups travel in a test's name, which pytest 9 does not let it change), and its progress, by two locked files: one
+    locked until it runs no test that would disturb timed ones, one until chaos may have company. A process that ended
+    or died holds no lock.
+    """
 
     NAME = "lanes-told"
 
@@ -252,9 +261,11 @@ class _Told:
             file.close()
 
     def wait_before(self, place: int) -> None:
-        """What is timed, chaos, and what is left wait until no other process runs a usual test. What runs beside chaos
-        counts as usual while another process has a usual test; then it waits until no other has a timed one. Nobody
-        waits for what is left: both processors are busy before it, and half idle with what is timed."""
+        """Timed tests, chaos, and the remaining CPU-only tests wait until no other process runs a usual test. Tests
+        beside chaos count as usual while another process has a usual test; then they wait until no other has a timed
+        one. No process waits for the remaining CPU-only tests: both processors are busy before them, and half idle with
+        the timed ones.
+        """
         if place == _TIMED:
             self._locked[0].close()
             self._wait_for_others(self._folders[0])
@@ -312,7 +323,7 @@ class _Lanes(LoadScopeScheduling):
         super().schedule()
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-        """Forget it. xdist keeps what has ended, and counts all of it after each test."""
+        """Forget the test. xdist keeps ended tests, and counts all of them after each test."""
         nodeid = self.registered_collections[node][item_index]
         lane = self._lanes[nodeid]
         left = self.assigned_work[node][lane]
@@ -326,13 +337,14 @@ class _Lanes(LoadScopeScheduling):
         return super().remove_node(node)
 
     def _reschedule(self, node: WorkerController) -> None:
-        """What a process that died leaves of these lanes, no other takes: it has stepped back, and each session fixture
-        is made in one process only."""
+        """No other process takes the rest of these lanes from a process that died: its priority is lowered, and each
+        session fixture is created in one process only.
+        """
         for lane in self._lost:
             self.workqueue.pop(lane, None)
         if len(self.nodes) > 1 and self._runs_chaos(node):
-            # A process begins its last test once it has one after it, or is told that there is none: what it was given
-            # after chaos would wait for it, and the others have time for that.
+            # A process begins its last test once it has one after it, or learns that there is none: a test handed out
+            # after chaos would wait for it, and the other processes have time for it.
             if not node.shutting_down and self._pending_of(self.assigned_work[node]) <= _BEFORE_THE_LAST:
                 node.shutdown()
             return
@@ -346,7 +358,7 @@ class _Lanes(LoadScopeScheduling):
 
 
 class _Distribution:
-    """What only the process has that hands out the tests."""
+    """Hooks of only the process that hands out the tests."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -363,9 +375,11 @@ class _Distribution:
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and config.getoption("tx", None):
         if config.option.maxworkerrestart is None:
-            config.option.maxworkerrestart = "0"  # a process that died says so at once, and no other takes its place
+            config.option.maxworkerrestart = (
+                "0"  # a process that died is reported at once, and no other takes its place
+            )
         for name in {"COLUMNS", "LINES"} - set(os.environ):
-            os.unsetenv(name)  # readline, which pytest imports, puts a terminal's size behind Python's back
+            os.unsetenv(name)  # readline, which pytest imports, sets a terminal's size without Python's knowledge
         if config.getoption("dist") == "loadgroup":
             folder = tempfile.TemporaryDirectory(prefix="lanes-")
             config.add_cleanup(folder.cleanup)

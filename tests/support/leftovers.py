@@ -1,9 +1,9 @@
-"""Ends what a test left: Kafka clients that, in a cycle with the error or the run they were part of, wait to be found.
+"""Cleanup of Kafka clients that a test left behind in a reference cycle with an error or a run.
 
-Owns when garbage is looked for besides Python's own turns, which come late beside thousands of tests in memory. Until
-then such clients poll, and consumers fetch, here and in the broker. And when not: while tests are imported and
-collected, where it would take a third of the time.
-Invariant: after a test, fewer than `_THREADS_MAX` threads are there that were not after the last look.
+Owns additional garbage collections besides Python's own, which come late beside thousands of tests in memory. Until
+then such clients poll, and consumers fetch, here and in the broker. Also owns the pause of collection while tests are
+imported and collected, where it would take a third of the time.
+Invariant: after a test, fewer than `_THREADS_MAX` threads exist that did not after the last check.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-#: A client has about four. To look takes as long as a quick test.
+#: A client has about four. A collection takes as long as a quick test.
 _THREADS_MAX = 12
 _PROCESS = pytest.StashKey[psutil.Process]()
 _THREADS = pytest.StashKey[int]()
@@ -23,7 +23,7 @@ _THREADS = pytest.StashKey[int]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Of this process. Who only hands tests out collects none."""
+    """Pause garbage collection in this process. The process that only hands tests out collects none."""
     gc.disable()
     try:
         return (yield)
@@ -33,7 +33,9 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was imported and collected lives as long as the process: nobody looks through it again."""
+    """Freeze all imported and collected objects: they live as long as the process, so no collection visits them
+    again.
+    """
     gc.freeze()
     process = session.stash[_PROCESS] = psutil.Process()
     session.stash[_THREADS] = process.num_threads()
@@ -41,7 +43,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """After its teardown, when pytest has let go of the test's fixtures."""
+    """Collect after the teardown, when pytest has released the test's fixtures."""
     ran = yield
     stash = item.session.stash
     if stash[_PROCESS].num_threads() >= stash[_THREADS] + _THREADS_MAX:

@@ -1,14 +1,15 @@
-"""Is there an order in which a register would have given these answers? Wing & Gong's search in Lowe's form.
+"""Linearizability checker: is there an order in which a register would have given these answers? Wing & Gong's search
+in Lowe's form.
 
 Owns the sequential model of one connector's config (a register that can be absent) and the search. Knows no store and
-no log: it judges by what clients were told alone. Linearizability is local, so each key is judged by itself; per key it
+no log: it judges by the clients' answers alone. Linearizability is local, so each key is judged by itself; per key it
 is compare-and-set by revision, because a revision names one record and a record one value.
 
-Wing & Gong 1993: walk the calls and returns in time; try each pending operation as the next one; give up an order when
+Wing & Gong 1993: walk the calls and returns in time; try each pending operation as the next one; abandon an order when
 an operation returned that is not in it. Lowe 2017: remember every (set of operations done, value) already tried.
-Beyond both: a read or a refusal that fits comes next, and nothing is tried in its place (whatever order explains the
+Beyond both: a read or a refusal that fits comes next, and no alternative is tried (whatever order explains the
 rest, one that begins with it does too: it changes nothing wherever it is); an unknown write is not tried where it
-changes nothing; and of unknown ones that ask for the same, the one called first comes first.
+changes nothing; and of unknown ones with the same request, the one called first comes first.
 Invariant: operations that are not applied by promise are not in any order; unknown ones may be anywhere after their
 call, or nowhere.
 """
@@ -21,17 +22,17 @@ from dataclasses import dataclass
 
 from tests.support.history import Kind, Operation, Outcome, Seen
 
-#: Configurations tried for one key before the search gives up and says so: a verdict must come in bounded time.
+#: Configurations tried for one key before the search stops without a verdict: it must end in bounded time.
 _TRIED_MAX = 200_000
 
 
 class TooHard(Exception):
-    """The search met its bound. Make the history smaller: this is no verdict."""
+    """The search reached its bound. Make the history smaller: this is no verdict."""
 
 
 @dataclass(slots=True, eq=False)
 class _Event:
-    """A call, or (`call` set) the return of one, in a list from which done operations are lifted."""
+    """A call, or (`call` set) the return of one, in a linked list from which done operations are removed."""
 
     index: int
     operation: Operation
@@ -39,13 +40,13 @@ class _Event:
     ret: _Event | None = None
     before: _Event | None = None
     after: _Event | None = None
-    #: of an unknown operation: the indices of unknown ones called before it that ask for the same.
+    #: of an unknown operation: the indices of unknown ones called before it with the same request.
     alike_before: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
 class _Choice:
-    """An operation put into the order, and the value before it. Beside a free one nothing else needs to be tried."""
+    """An operation put into the order, and the value before it. Beside a free one no alternative needs to be tried."""
 
     event: _Event
     before: str | None
@@ -56,7 +57,7 @@ def judge(operations: Iterable[Operation]) -> str | None:
     """None when the operations of one key are linearizable, else a text with those that fit into no order.
 
     Raises:
-        TooHard: the search was given up.
+        TooHard: the search reached its bound.
     """
     judged = [operation for operation in operations if operation.outcome is not Outcome.NOT_APPLIED]
     head, required = _events(judged)
@@ -85,7 +86,7 @@ def judge(operations: Iterable[Operation]) -> str | None:
                 chosen.append(_Choice(event, value))
                 value = after
             else:
-                # It returned and is in no order tried: take back the last choice that had another beside it.
+                # It returned and is in no order tried: take back the last choice that has an untried alternative.
                 if len(chosen) >= deepest:
                     deepest, blocking = len(chosen), event
                 while chosen:
@@ -111,7 +112,8 @@ def judge(operations: Iterable[Operation]) -> str | None:
 
 def _free(event: _Event | None, value: str | None) -> _Event | None:
     """A read or refusal that can come next: one called before the first return, that fits. Not a write that happens to
-    leave the value as it is (an erasure of nothing): further on it may be what explains the rest."""
+    leave the value as it is (an erasure of nothing): later it may be needed to explain the rest.
+    """
     while event is not None and event.call is None:
         reads = event.operation.kind is Kind.READ or event.operation.outcome is Outcome.REFUSED
         if reads and event.ret is not None and step(value, event.operation)[0]:
@@ -121,7 +123,7 @@ def _free(event: _Event | None, value: str | None) -> _Event | None:
 
 
 def _fits(value: str | None, event: _Event, done: int) -> tuple[bool, str | None]:
-    """Whether it is worth trying next, and the value then."""
+    """Whether the operation is worth trying next, and the value then."""
     fits, after = step(value, event.operation)
     useless = event.ret is None and (after == value or any(not done >> index & 1 for index in event.alike_before))
     return fits and not useless, after

@@ -1,9 +1,9 @@
 """One MariaDB server in a folder, for the tests of databases that Spark's JDBC reaches.
 
-Owns the server's process, its data and port. Which server: the one in PATH, or Debian's packages unpacked below the
+Owns the server's process, its data and port. The server is the one in PATH, or Debian's packages unpacked below the
 cache (`_PACKAGES`, see `FIX`); nothing is fetched here, and there is no Python client: statements go through `mariadb`.
 
-Invariant: listens on 127.0.0.1 only; after `stop` and `kill` it does not live.
+Invariant: listens on 127.0.0.1 only; after `stop` and `kill` it does not run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def base() -> Path | None:
 
 
 class MariaDb:
-    """`settings`: options of the server's command line. Database `shop` and a user with a password are made."""
+    """`settings`: options of the server's command line. Database `shop` and a user with a password are created."""
 
     def __init__(self, folder: Path, settings: Sequence[str] = ()) -> None:
         found = base()
@@ -53,7 +53,7 @@ class MariaDb:
 
     @property
     def url(self) -> str:
-        """As MariaDB's driver has it, and Spark: a database of MySQL's kind."""
+        """The URL for MariaDB's driver, in a form that Spark knows too: a database of MySQL's kind."""
         return f"jdbc:mysql://127.0.0.1:{self.port}/shop?permitMysqlScheme=true"
 
     @property
@@ -62,7 +62,7 @@ class MariaDb:
         return f"jdbc:mariadb://127.0.0.1:{self.port}/shop"
 
     def start(self) -> None:
-        """Make the data when they are absent, start, and return when it answers."""
+        """Create the data when they are missing, start, and return when it answers."""
         data = self._folder / "data"
         if not data.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ class MariaDb:
                 time.sleep(0.05)
 
     def stop(self) -> None:
-        """In order."""
+        """Stop in order."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -105,14 +105,14 @@ class MariaDb:
                 self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone. Can be started again."""
+        """Send SIGKILL, and wait until it has ended. Can be started again."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def run(self, statements: str, database: str = "") -> list[list[str]]:
-        """Execute; the rows of the last one as texts, `NULL` for null. Raises RuntimeError with its words."""
+        """Execute; the rows of the last one as texts, `NULL` for null. Raises RuntimeError with its error message."""
         done = self._checked([
             *(str(self._base / "bin" / "mariadb"), "--no-defaults", "--user=root", f"--port={self.port}"),
             *("--host=127.0.0.1", "--protocol=tcp", "--default-character-set=utf8mb4", "--batch"),
@@ -131,5 +131,5 @@ class MariaDb:
 
 
 def _as_user() -> list[str]:
-    """It refuses to run as root unless it is told to."""
+    """Options to run as root, which it otherwise refuses."""
     return ["--user=root"] if os.geteuid() == 0 else []

@@ -1,6 +1,6 @@
 """Archives that Maven fetches, checked and cached as the jars are (`deploy/jars/<group>.sha256`, one archive a group).
 
-For what Ivy cannot have, because a description names what it does not find, and for plugins that come whole.
+For archives that Ivy cannot fetch, because a description names a missing parent, and for plugins that come whole.
 """
 
 from __future__ import annotations

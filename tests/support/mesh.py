@@ -1,7 +1,7 @@
 """A whole mesh for tests: real broker, real services, real Spark, driven as a user drives it.
 
-Owns the test's view of a `devstack.Stack`: applying connectors, waiting on what the herder's watch says, killing
-processes, counting what came out. Invariant: every wait is on an event (a change told by the watch, a record in a
+Owns the test's view of a `devstack.Stack`: applying connectors, waiting for states in the herder's watch, killing
+processes, counting output records. Invariant: every wait is on an event (a change in the watch, a record in a
 topic, a line in a log), with a bound that fails the test with the last thing seen.
 """
 
@@ -42,12 +42,12 @@ from herdmesh.rpc.request_ids import new_request_id
 from tests.support.watching import Watching, brief
 
 WAIT_S = 60.0
-#: A test's own client looks so often for a broker that was killed; else it may wait for ten seconds more.
+#: A test's own client reconnects so often to a killed broker; else it may wait for ten seconds more.
 _RECONNECT_MS = 500
 
 
 class Mesh:
-    """One running stack and the watch that tells what happens in it."""
+    """One running stack and the watch of its events."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
@@ -69,7 +69,7 @@ class Mesh:
         self._following = asyncio.create_task(self._watching.follow(self.stack.state.herder))
 
     async def stop(self, *, by_force: bool) -> None:
-        """In order, as `herd up` does, or all at once."""
+        """Stop in order, as `herd up` does, or all at once."""
         if self._following is not None:
             self._following.cancel()
         for consumer in self._lag_consumers.values():
@@ -79,7 +79,7 @@ class Mesh:
             await asyncio.gather(*(process.stop(0.0) for process in self.stack.processes.values()))
         await self.stack.stop()
 
-    # -- what a user does
+    # -- actions of a user
 
     async def apply(self, name: str, config: dict[str, Any]) -> views.Json:
         request = messages.UpdateConnectorRequest(
@@ -100,7 +100,7 @@ class Mesh:
         return views.cluster(reply)
 
     async def leader_address(self) -> str:
-        """The herder that leads at this moment, empty while none says so."""
+        """The herder that leads at this moment, empty while none reports that it does."""
 
         async def leads(address: str) -> bool:
             async with connect(address) as channel:
@@ -167,7 +167,7 @@ class Mesh:
         await asyncio.wait_for(asyncio.gather(*(self.stack.wait_serving(name) for name in wanted)), 90)
 
     async def until_workers(self) -> None:
-        """Wait until every worker has told the herder of itself: it serves a moment before, and has no task so far."""
+        """Wait until every worker has registered with the herder: it serves a moment before, and has no task so far."""
         wanted = len(self.stack.addresses("worker"))
         deadline_s = time.monotonic() + WAIT_S
         while True:
@@ -178,14 +178,14 @@ class Mesh:
             await asyncio.sleep(0.1)
 
     async def assert_temporary(self, folder: Path) -> None:
-        """Once all serve: in the temporary folder of the workers is one folder of each that lives, and nothing else."""
+        """Once all serve: the workers' temporary folder has one folder for each live worker, and nothing else."""
         await self.until_serving()
         await self.until_workers()
         left = sorted(await asyncio.to_thread(os.listdir, folder))
         assert len(left) == len(self.stack.addresses("worker")), f"left behind: {left}"
         assert all(name.startswith("herd-worker-") for name in left), f"left behind: {left}"
 
-    # -- harm
+    # -- faults
 
     def pid(self, service: str) -> int:
         mark = self.stack.processes[service].mark
@@ -199,7 +199,7 @@ class Mesh:
         os.kill(self.pid(service), number)
 
     async def restart_as(self, service: str, environment: Mapping[str, str]) -> None:
-        """Have a service end in order and start again with this environment, as in a rolling upgrade."""
+        """Stop a service in order and start it again with this environment, as in a rolling upgrade."""
         process = self.stack.processes[service]
         process.environment = dict(environment)
         before = self.pid(service)
@@ -223,12 +223,12 @@ class Mesh:
         return psutil.Process(self.pid(worker)).children(recursive=True)
 
     def arm(self, points: dict[str, str]) -> None:
-        """Let the next run of each connector stop itself at its failpoint, once."""
+        """Arm a failpoint for each connector: its next run stops itself there, once."""
         self._failpoint_log.unlink(missing_ok=True)
         self._failpoints.write_text("".join(f"{connector}/{point}=stop\n" for connector, point in points.items()))
 
     async def until_frozen(self, connectors: Iterable[str], timeout_s: float = WAIT_S) -> dict[str, int]:
-        """Wait until these connectors stand at their failpoints; their pids."""
+        """Wait until these connectors are stopped at their failpoints; returns their pids."""
         wanted = set(connectors)
         deadline_s = time.monotonic() + timeout_s
         while True:
@@ -261,7 +261,7 @@ class Mesh:
                 "bootstrap.servers": self.bootstrap,
                 "partitioner": "murmur2_random",
                 "linger.ms": 5,
-                # a broker that is killed makes it send again: only an idempotent producer does that without doubling
+                # a killed broker makes it send again: only an idempotent producer does that without duplicates
                 "enable.idempotence": True,
                 "reconnect.backoff.max.ms": _RECONNECT_MS,
             }
@@ -317,8 +317,8 @@ class Mesh:
                 return self._ask_offsets(name, topic)
             except KafkaException as error:
                 if accepts(self.bootstrap) and (silent := self._lag_consumers.pop(f"connect-{name}", None)):
-                    silent.close()  # it may have forgotten the broker for good: `herdmesh.kafka.broker_reachability`
-                # A broker that was just killed answers again in a moment; what it left open is its task's to finish.
+                    silent.close()  # it may have lost the broker for good: `herdmesh.kafka.broker_reachability`
+                # A broker that was just killed answers again in a moment; its task finishes what was left open.
                 if time.monotonic() > deadline_s:
                     raise AssertionError(
                         f"no stable offsets of group connect-{name} for {topic} in {WAIT_S:g} s: {error}; an "
@@ -329,12 +329,12 @@ class Mesh:
         group = f"connect-{name}"
         consumer = self._lag_consumers.get(group)
         if consumer is None:
-            # one per group and never an admin client per question: those crash when dropped while a broker is away
+            # one per group and never an admin client per query: those crash when dropped while a broker is unreachable
             config: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0}
             consumer = Consumer({**config, "reconnect.backoff.max.ms": _RECONNECT_MS})
             self._lag_consumers[group] = consumer
         partitions = [TopicPartition(topic, n) for n in consumer.list_topics(topic, 10).topics[topic].partitions]
-        # The client repeats an unstable answer inside, until this timeout: short, so that the deadline is ours.
+        # The client retries an unstable answer inside, until this timeout: short, so that the deadline is ours.
         found = {one.partition: one.offset for one in consumer.committed(partitions, 5)}
         ends = {one.partition: consumer.get_watermark_offsets(one, 10)[1] for one in partitions}
         return [(max(0, found[partition]), end) for partition, end in ends.items()]
@@ -363,8 +363,9 @@ class Mesh:
 
 
 class Loader:
-    """Keeps writing fresh ids to a topic from a thread, so that harm hits a loaded system: by one client, for one per
-    chunk would take more of the processors than what is under test."""
+    """Keeps writing fresh ids to a topic from a thread, so that faults hit a loaded system: by one client, since one
+    per chunk would use more of the processors than the system under test.
+    """
 
     def __init__(self, mesh: Mesh, topic: str, chunk: int = 2_000, pause_s: float = 0.1) -> None:
         self.count = 0
@@ -381,7 +382,7 @@ class Loader:
         self.finish()
 
     def finish(self) -> int:
-        """Stop loading; returns how many ids were acknowledged. Raises what went wrong in the thread."""
+        """Stop loading; returns how many ids were acknowledged. Raises the thread's error."""
         self._stopping.set()
         self._thread.join(150)
         if self._error is not None:
@@ -458,8 +459,9 @@ async def running_mesh(
     worker_env: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Mesh]:
     """A mesh of a group (default: its own) on a shared broker, or on one of its own (None); stopped at the end, in
-    order or (`ends_by_force`) at once, where nobody looks at what it leaves. Its own starts as the shared one does, and
-    (`is_quick`) elects so. `worker_env`: more of the workers' environment."""
+    order or (`ends_by_force`) at once, where no test checks its leftovers. Its own broker starts as the shared one
+    does, and (`is_quick`) uses the same election times. `worker_env`: more of the workers' environment.
+    """
     group = group or f"mesh-{data_dir.name}"
     env = {
         "HERDMESH_GROUP_ID": group,
@@ -470,7 +472,7 @@ async def running_mesh(
         "HERDMESH_OFFSET_FLUSH_INTERVAL_MS": "500",
     }
     if broker is not None or is_quick:
-        # the shared broker allows it, and what stores do while nobody writes is measured elsewhere
+        # the shared broker allows it, and idle behaviour of stores is measured elsewhere
         env["HERDMESH_ELECTION_SESSION_TIMEOUT_MS"] = "1500"
     of_workers = {
         "HERDMESH_FAILPOINTS": f"@{data_dir / 'failpoints'}",

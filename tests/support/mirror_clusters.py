@@ -1,10 +1,10 @@
-"""Two Kafka clusters, a topic that is written and read at one of them, and what a mirror made of it at the other.
+"""Two Kafka clusters, a topic that is written and read at one of them, and a mirror's copy of it at the other.
 
 Owns the writing, the reading by a group, and the readers of the copy and of checkpoints, among them Java's own
-`RemoteClusterUtils` (`MirrorSide.java`). Does not own who copies: its tests run Java's connectors and ours.
+`RemoteClusterUtils` (`MirrorSide.java`). Does not own the copying connectors: its tests run Java's and ours.
 
 Invariant: record n is at offset n // PARTITIONS of partition n % PARTITIONS of the source, with its number as value and
-header, so that a number tells where it came from.
+header, so that a number identifies its origin.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ Place = tuple[str, int]
 
 class Shop:
     """Writes numbers to the source, n to partition n % 2 at offset n // 2, and reads them there as a group, from two
-    threads until told to stop."""
+    threads until stopped.
+    """
 
     def __init__(self, source: Kafka) -> None:
         self._source = source
@@ -51,12 +52,12 @@ class Shop:
             one.start()
 
     def move_house(self) -> None:
-        """The group stops to read, somewhere."""
+        """Stop the group's reading at the source, at any position."""
         self._moved_house.set()
         self._threads[1].join()
 
     def close(self) -> int:
-        """No more records; how many there are."""
+        """Stop writing; returns the number of records."""
         self._closed.set()
         self._threads[0].join()
         self.move_house()
@@ -91,12 +92,12 @@ class Shop:
 
 @dataclass
 class Clusters:
-    """Both, with what reads them."""
+    """Both clusters, with their readers."""
 
     source: Kafka
     target: Kafka
     broker: Broker
-    """The target's, which the workers of both sides use."""
+    """The target's broker, which the workers of both sides use."""
     folder: Path
     _class_path: str = field(init=False)
 
@@ -108,7 +109,7 @@ class Clusters:
         subprocess.run([str(javac), "-cp", jars, "-d", str(self.folder), str(code)], check=True)
 
     def java_says(self, *groups: str) -> tuple[list[str], dict[str, dict[Place, int]]]:
-        """Clusters with their hops, and where each group goes on at the target."""
+        """Clusters with their hops, and the offset at which each group continues at the target, by Java's reader."""
         done = subprocess.run(
             [
                 str(find_java().executable),
@@ -142,7 +143,7 @@ class Clusters:
         return at
 
     def copied(self) -> int:
-        """Records of the copy, and markers."""
+        """Number of records and markers of the copy."""
         if COPY not in self.target.admin.list_topics(timeout=20).topics:
             return 0
         consumer = Consumer({"bootstrap.servers": self.target.bootstrap, "group.id": "looks"})
@@ -176,7 +177,7 @@ class Clusters:
 
 
 def doubled(copy: list[list[tuple[int, int]]], written: int, cut: list[int], *, is_once: bool) -> int:
-    """Nothing lost; how many records are there more than once, which only those may be that were not committed."""
+    """Check that no record is lost; returns the number of duplicates, which only uncommitted records may have."""
     twice_in_all = 0
     for partition, found in enumerate(copy):
         numbers, expected = [number for _, number in found], list(range(partition, written, PARTITIONS))
@@ -193,8 +194,9 @@ def doubled(copy: list[list[tuple[int, int]]], written: int, cut: list[int], *, 
 
 
 def moved_house(target: Kafka, copy: list[list[tuple[int, int]]], committed: list[int], at: Mapping[Place, int]) -> int:
-    """The group's consumers read at the target to its end: all that they had not read at the source. How many records
-    they had read there already."""
+    """Check that the group's consumers, moved to the target, read to its end everything they had not read at the
+    source; returns the number of records they had read there already.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": target.bootstrap,

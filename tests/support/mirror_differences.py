@@ -1,10 +1,10 @@
-"""In what definitions and validation of the mirror's connectors cannot be, or are not, MirrorMaker's: which recorded
-ones, and why.
+"""Differences between MirrorMaker and our mirror connectors in definitions and validation: the recorded ones concerned,
+and the reason.
 
-Owns the kinds, and what is wanted of a recorded definition or answer instead. Owns no comparison (services/worker's
+Owns the kinds, and the expected definition or answer instead of a recorded one. Owns no comparison (services/worker's
 golden tests) and no page (libs/core/tests/connect/differences.py).
 
-Invariant: a definition that no kind meets is wanted as Java recorded it.
+Invariant: a definition of no kind is expected as Java recorded it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ANSWERS_WHY = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One way in which definitions differ."""
+    """One kind of difference between definitions."""
 
     title: str
     why: str
@@ -75,7 +75,7 @@ KINDS = (
 
 
 def wanted_definitions(lines: list[Line]) -> list[Line]:
-    """What is wanted of the recorded definitions of a connector, without those of ours."""
+    """The expected definitions of a connector from the recorded ones, without our own keys."""
     kept = [line for line in lines if not _is_shared(line) and not _is_of_clients(line)]
     return [{**line, "type": "STRING"} if _is_class(line) else line for line in kept]
 
@@ -88,7 +88,7 @@ def is_asked_for(vector: Line) -> bool:
 
 
 def wanted_answer(answer: Line, plain: Line, config: Mapping[str, str | None]) -> Line:
-    """What is wanted of the recorded answer; `plain` is ours for a connector that has no keys of its own."""
+    """The expected answer for the recorded one; `plain` is ours for a connector that has no keys of its own."""
     shared: dict[str, Line] = {one["value"]["name"]: one for one in plain["configs"]}
     found: list[Line] = []
     for one in answer["configs"]:
@@ -106,11 +106,11 @@ def wanted_answer(answer: Line, plain: Line, config: Mapping[str, str | None]) -
 
 
 def own_keys(config: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Which keys a connector declares that Java's has not, last."""
+    """Keys that a connector declares and Java's does not, last."""
     one = config.get("connector.class")
     return () if one in (MirrorHeartbeatConnector.class_name, *MirrorHeartbeatConnector.aliases) else OWN
 
 
 def _value(name: str, config: Mapping[str, str | None], errors: list[str]) -> dict[str, Any]:
-    """Of a key of ours."""
+    """Config value of a key that only ours has."""
     return {"name": name, "value": config.get(name), "recommended_values": [], "errors": errors, "visible": True}

@@ -1,7 +1,7 @@
 """Our two stores as processes, driven operation by operation as `JavaStores` drives Connect's own.
 
-Owns the translation of operations and of what is shown into our stores' calls. Owns no comparison.
-Invariant: `play` takes what `JavaStores.play` takes, `show` answers in the words of `JavaStores.show`.
+Owns the translation of operations and views into our stores' calls. Owns no comparison.
+Invariant: `play` accepts the operations of `JavaStores.play`, `show` answers in the format of `JavaStores.show`.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ _WAIT_S = 60.0
 
 
 class OurStores:
-    """Our two stores; `play` takes the operations that `JavaStores.play` takes."""
+    """Our two stores; `play` accepts the operations that `JavaStores.play` accepts."""
 
     def __init__(self, bootstrap: str, config_topic: str, status_topic: str, folder: Path) -> None:
-        # A soak runs for long on a machine that is busy, and no replica is there to take over.
+        # A soak runs for long on a busy machine, and no replica is there to take over.
         session: Sequence[str] = () if SOAKING else SHORT_SESSION
         self.config = ConfigStoreProcess(bootstrap, config_topic, folder / "config.log", more=session)
         self.status = StatusStoreProcess(
             bootstrap, status_topic, folder / "status.log", more=("--status-storage-partitions=1", *session)
         )
         self.token = identity_pb2.LeaderToken()
-        #: What a watcher was told since the last `show`, in the words of Java's listener.
+        #: Events a watcher got since the last `show`, in the format of Java's listener.
         self._told: list[list[Any]] = []
         self._watched = asyncio.Condition()
         self._watched_to = 0
 
     async def start(self) -> None:
-        """Both processes, until they write."""
+        """Start both processes, and wait until they write."""
         await asyncio.gather(self.config.start(), self.status.start())
         await asyncio.gather(self.config.until_writing(), self.status.until_writing())
 
@@ -63,7 +63,9 @@ class OurStores:
         await asyncio.gather(self.config.kill(), self.status.kill())
 
     async def play(self, operation: Json) -> None:
-        """One operation. What our store refuses (a task set of no connector, a stale status) changes nothing."""
+        """Play one operation. One that our store refuses (a task set of no connector, a stale status) changes
+        nothing.
+        """
         match operation["do"]:
             case "status":
                 await self._status(operation)
@@ -139,7 +141,7 @@ class OurStores:
             assert shown == expected, f"APPLIED, and not shown: {operation}"
 
     async def show(self, names: Sequence[str]) -> dict[str, Json]:
-        """What both stores hold at the ends of their topics, in the words of `JavaStores.show`."""
+        """Contents of both stores at the ends of their topics, in the format of `JavaStores.show`."""
         snapshot = await self.config.read.GetSnapshot(
             config_read.GetSnapshotRequest(connectors=names, linearizable=True)
         )
@@ -161,14 +163,14 @@ class OurStores:
         return shown
 
     async def foreign(self, names: Sequence[str]) -> set[str]:
-        """The connectors of which Java wrote last."""
+        """The connectors that Java wrote last."""
         snapshot = await self.config.read.GetSnapshot(config_read.GetSnapshotRequest(linearizable=True))
         known = {entry.name: entry.foreign for entry in snapshot.connectors}
         return {name for name in names if known.get(name, True)}
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
-        """Keep what the config store tells of restarts and loggers."""
+        """Keep the config store's events about restarts and loggers."""
         watch = asyncio.create_task(self._watch())
         try:
             yield
@@ -220,8 +222,9 @@ def _shown(entry: config_pb2.ConnectorEntry | None, name: str, statuses: Sequenc
 
 
 def as_java_shows(mine: dict[str, Json], theirs: dict[str, Json]) -> dict[str, Json]:
-    """Ours, where Java cannot tell the config that the tasks were made of, because it has values that are no texts:
-    without it (docs/reference/differences.md)."""
+    """Our view without the config that the tasks were made of, where Java cannot show it, because it has values that
+    are no texts (docs/reference/differences.md).
+    """
     shown = dict(mine)
     for name in theirs.keys() - {"session key", "told"}:
         if theirs[name]["applied"] == "ClassCastException":
@@ -232,7 +235,7 @@ def as_java_shows(mine: dict[str, Json], theirs: dict[str, Json]) -> dict[str, J
 
 
 def _properties(message: common.Properties) -> dict[str, Any]:
-    """Values as Java's maps hold them: what is no text in JSON is none there."""
+    """Values as Java's maps hold them: a JSON value that is no text is missing there."""
     found = properties.from_proto(message)
     return {key: json.loads(value.text) if isinstance(value, JsonValue) else value for key, value in found.items()}
 

@@ -1,4 +1,4 @@
-"""What the workers' Prometheus pages say of one connector. Owns the reading of a page; no test, no service."""
+"""Series of one connector on the workers' Prometheus pages. Owns the reading of a page; no test, no service."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def series(mesh: Mesh, connector: str) -> dict[str, list[float]]:
 async def until_pages(
     mesh: Mesh, connector: str, holds: Callable[[dict[str, list[float]]], bool], what: str
 ) -> dict[str, list[float]]:
-    """Read them until they say so."""
+    """Read the pages until the condition holds."""
     deadline_s = asyncio.get_running_loop().time() + WAIT_S
     while not holds(found := await asyncio.to_thread(series, mesh, connector)):
         assert asyncio.get_running_loop().time() < deadline_s, f"not {what}: {found}"

@@ -1,8 +1,8 @@
-"""Plugin folders for tests: what `python -m venv` and an installer leave behind, written without either.
+"""Plugin folders for tests: files as `python -m venv` and an installer leave them, written without either.
 
 Owns the connector `org.example.Greet` and beside it the transformation `org.example.Louder`, whose two versions need
-two versions of the library `tinylib`: each of their parts tells which it got; and the source `org.example.Seconds`,
-which knows where it was at a time. No network, no process.
+two versions of the library `tinylib`: each of their parts reports which it got; and the source `org.example.Seconds`,
+which answers requests for its offset at a time. No network, no process.
 """
 
 from __future__ import annotations
@@ -222,8 +222,9 @@ def greet(folder: Path, version: str, tinylib: str) -> Environment:
 
 
 def seconds(folder: Path) -> Environment:
-    """An environment with Seconds: the seconds since 1970 as records, up to `count`. It writes into the file `pids`
-    which process is asked where it was."""
+    """An environment with Seconds: the seconds since 1970 as records, up to `count`. It writes into the file `pids` the
+    process that is queried for its offset at a time.
+    """
     return Environment(folder).install(
         "seconds", "1.0", {"seconds.py": _SECONDS}, connectors=["Seconds = seconds:Seconds"]
     )

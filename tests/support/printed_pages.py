@@ -1,10 +1,10 @@
-"""Pages that show commands with their real output: how a page is read, compared with a run, and written anew.
+"""Pages that show commands with their real output: reading a page, comparing it with a run, and rewriting it.
 
-Owns the blocks of a page, and which parts of an output differ from run to run. What is done between the blocks is the
-test's. A page has `sh` blocks of one `herd` command, or one piped into `grep`, each followed by a `text` block.
+Owns the blocks of a page, and the parts of an output that differ from run to run. The test owns the actions between
+the blocks. A page has `sh` blocks of one `herd` command, or one piped into `grep`, each followed by a `text` block.
 
-Invariant: what is compared is all of an output but times, counts of tries, generations, process ids, which worker it
-is, and white space.
+Invariant: the comparison covers all of an output except times, counts of tries, generations, process ids, the number of
+the worker, and white space.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _VARIES = (
 
 @dataclass(frozen=True)
 class Shown:
-    """One command of a page, and what it printed."""
+    """One command of a page, and its printed output."""
 
     section: str
     command: str
     output: str
     at: int
-    """Where its output begins in the page."""
+    """Position of its output in the page."""
 
 
 def shown_in(page: Path) -> list[Shown]:
-    """All of them, in order."""
+    """All commands of a page, in order."""
     return list(_shown(page.read_text()))
 
 
@@ -55,14 +55,16 @@ def _shown(text: str) -> Iterator[Shown]:
 
 
 def without_what_varies(output: str) -> str:
-    """As two runs have it alike."""
+    """The output in a form that is equal for two runs."""
     for pattern, replacement in _VARIES:
         output = pattern.sub(replacement, output)
     return output.strip()
 
 
 def renamed(output: str, names: Mapping[str, str]) -> str:
-    """With the names that a page has for what differs from run to run: ports, folders. Cells of tables stay in line."""
+    """The output with the page's names for parts that differ from run to run: ports, folders. Cells of tables stay in
+    line.
+    """
     for here, there in sorted(names.items(), key=lambda one: -len(one[0])):
         wide = max(0, len(here) - len(there))
         output = re.sub(rf"{re.escape(here)}(?!\d)(?=  )", there + " " * wide, output)
@@ -71,7 +73,7 @@ def renamed(output: str, names: Mapping[str, str]) -> str:
 
 
 def piped(output: str, command: str) -> str:
-    """What comes of it behind the command's pipe, if it has one."""
+    """The output after the command's pipe, if it has one."""
     _, pipe, rest = command.partition(" | ")
     if not pipe:
         return output
@@ -79,7 +81,7 @@ def piped(output: str, command: str) -> str:
 
 
 def rewrite(page: Path, outputs: Mapping[int, str]) -> None:
-    """Put these outputs, by where they begin, in the place of what the page has."""
+    """Replace outputs of the page by these, by their positions."""
     text = page.read_text()
     for one in sorted(_shown(text), key=lambda one: -one.at):
         if one.at in outputs:

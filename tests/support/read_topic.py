@@ -2,7 +2,7 @@
 
 Owns the consumer and its end. Decodes nothing.
 
-Invariant: every committed record from the beginning to the end is given once, in order.
+Invariant: every committed record from the beginning to the end is returned once, in order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def committed_records(bootstrap: str, topic: str, wait_s: float, *, named: str =
     """The records, without their times. A broker that is silent for `wait_s` seconds fails the test.
 
     Args:
-        named: what the records call their topic; empty = its name.
+        named: the topic name put on the records; empty = its name.
     """
     consumer = Consumer(
         {
@@ -35,7 +35,7 @@ def committed_records(bootstrap: str, topic: str, wait_s: float, *, named: str =
             assert message is not None
             if message.error() is not None:
                 if message.partition() is None:
-                    continue  # it tells of a broker, which it asks again
+                    continue  # the error is about a broker, which the client retries
                 return found
             offset = message.offset()
             assert offset is not None

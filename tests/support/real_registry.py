@@ -1,9 +1,9 @@
 """A real registry, for the contract suite and the bench: Apicurio Registry's process, in memory, on a free port.
 
-Owns its life: unpacked and started once, asked to keep Avro's subjects backward compatible as Confluent's
+Owns its life: unpacked and started once, configured to keep Avro's subjects backward compatible as Confluent's
 does by default, ended with its process. The archive is checked and cached as the jars are (`deploy/jars`, group
-`registry`), but fetched with Maven: Ivy wants the parent that its description names and nobody has published. 3.0.9 is
-the last release that Java 17 runs.
+`registry`), but fetched with Maven: Ivy requires the parent that its description names and nobody has published. 3.0.9
+is the last release that runs on Java 17.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _STARTS_S = 90.0
 @contextmanager
 def real_registry() -> Generator[str]:
     """The address of its Confluent-compatible API. Raises JarsUnavailable when it is not in the cache and cannot be
-    fetched, and TimeoutError, with its log, when it does not come up."""
+    fetched, and TimeoutError, with its log, when it does not start.
+    """
     with tempfile.TemporaryDirectory(prefix="herdmesh-registry-") as folder:
         with tarfile.open(maven_archive("registry", _ARTIFACT)) as archive:
             archive.extractall(folder, filter="data")

@@ -1,9 +1,9 @@
 """Sample values of every Connect type, with a schema and without: one table that all tests of sinks share.
 
-Owns the values and their schemas, not what a format makes of them: that is the test's of the format. Each sample is one
-value of a record's field; `in_struct` makes a record of it.
+Owns the values and their schemas, not their form in a format: that belongs to the test of the format. Each sample is
+one value of a record's field; `in_struct` makes a record of it.
 
-Invariant: names are unique, and a value fits its schema unless `is_unfit` says that it must be refused.
+Invariant: names are unique, and a value fits its schema unless `is_unfit` marks that it must be refused.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Sample:
 
 
 def float32(number: float) -> float:
-    """The nearest number that a FLOAT32 can hold, as converters give it under a schema."""
+    """The nearest number that a FLOAT32 can hold, as converters return it under a schema."""
     import struct
 
     return struct.unpack("f", struct.pack("f", number))[0]

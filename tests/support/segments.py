@@ -1,10 +1,11 @@
-"""Kafka's own files: which producer wrote what, how each transaction ended, and which records are left.
+"""Reader of Kafka's own log segments: the producer of each batch, the end of each transaction, and the remaining
+records.
 
 Owns the reading of record batches (format v2, as every Kafka since 0.11 writes it) from the log segments of a broker of
-a test. A consumer is not told a producer's epoch; only the files tell whose commit took effect, and what lies in them
-at one moment.
+a test. A consumer does not see a producer's epoch; only the files show whose commit took effect, and which records
+they hold at one moment.
 
-Invariant: only whole batches are read; what a running broker is still writing is left out.
+Invariant: only whole batches are read; a batch that a running broker is still writing is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _COMMIT = 1
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A transaction as its marker tells it."""
+    """The end of a transaction, from its marker."""
 
     producer_id: int
     producer_epoch: int

@@ -1,7 +1,7 @@
-"""A worker without Spark: speaks the session protocol of `WorkerSessionService` and does what it is told at once.
+"""A fake worker without Spark: speaks the session protocol of `WorkerSessionService` and executes commands at once.
 
-Owns its side of one session and what it holds. Invariant: like a real worker it keeps what it holds when the stream
-breaks, dials in again, and gives up what the leader does not adopt.
+Owns its side of one session and its held units. Invariant: like a real worker it keeps its held units when the stream
+breaks, dials in again, and releases those that the leader does not adopt.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class SessionWorker:
         await self._status_channel.close()
 
     async def kill(self) -> None:
-        """Be gone: no more messages, no more heartbeats."""
+        """End at once: no more messages, no more heartbeats."""
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -86,12 +86,12 @@ class SessionWorker:
         self._search = LeaderSearch(herder)
 
     async def leave(self) -> None:
-        """Ask to be relieved, and wait until the leader says so."""
+        """Request to be drained, and wait until the leader confirms it."""
         self._outbox.put_nowait(pb.SessionRequest(leaving=pb.WorkerLeaving()))
         await self.released.wait()
 
     async def end_lease(self) -> None:
-        """The last heartbeat of a clean stop."""
+        """Send the last heartbeat of a clean stop."""
         await self.kill()
         await self._statuses.Heartbeat(status_write_pb.HeartbeatRequest(worker=self.identity, leaving=True))
 
@@ -146,7 +146,7 @@ class SessionWorker:
             try:
                 await self._statuses.Heartbeat(request)
             except HerdmeshError:
-                pass  # the store is away; the next one tells it
+                pass  # the store is unreachable; the next heartbeat goes through
             await asyncio.sleep(0.25)
 
     async def _hear(self, response: pb.SessionResponse) -> None:
@@ -259,7 +259,7 @@ def _unit(key: Key) -> pb.Unit:
 
 
 def _validation(config: common.Properties) -> worker_service_pb2.ConfigValidation:
-    """Refuses a config with the property `wrong`."""
+    """Refuse a config with the property `wrong`."""
     result = worker_service_pb2.ConfigValidation(
         class_name=config.entries["connector.class"].text, connector_type=common.CONNECTOR_TYPE_SINK
     )

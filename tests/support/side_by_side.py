@@ -1,4 +1,4 @@
-"""Tests that wait most of their time, led through it at the same time: each still passes or fails alone.
+"""Concurrent execution of tests that mostly wait: each still passes or fails alone.
 
     def _cluster(test: SideBySideTest) -> AbstractAsyncContextManager[KafkaCluster]:
         return open_cluster(test.fixture("kafka_bootstrap"), test.topic())
@@ -9,12 +9,12 @@
     @pytest.mark.parametrize("count", [1, 30])
     async def test_writes(cluster: KafkaCluster, count: int) -> None: ...
 
-A parameter that has a maker is made for its test alone and closed after it; `tmp_path`, `tmp_topic` and
+A parameter that has a maker is created for its test alone and closed after it; `tmp_path`, `tmp_topic` and
 `record_property` are its own too. The others are pytest's: parametrized, or fixtures of file or session. The first of
-these tests that pytest comes to runs all of the same `together` and lane (`lanes`) that were selected, on one event
-loop, begun in pytest's order but those marked `slow` first; each of the others then tells how it ended. So what they
-share must stand several at once, and a test that kills what others use is not for it. Each has the limit of time it
-would have alone (marker or setting `timeout`), and one that does not keep it fails for itself: the first carries
+these tests that pytest reaches runs all of the same `together` and lane (`lanes`) that were selected, on one event
+loop, started in pytest's order but those marked `slow` first; each of the others then reports its own result. So shared
+fixtures must allow several users at once, and a test that kills what others use cannot take part. Each has the time
+limit it would have alone (marker or setting `timeout`), and one that exceeds it fails for itself: the first carries
 all of them, and is not stopped for that.
 
 Tests of several files run side by side where each makes its `together` of one group (`waiting`):
@@ -42,11 +42,11 @@ from tests.support.topic_names import topic_names
 Maker = Callable[["SideBySideTest"], AbstractAsyncContextManager[Any]]
 Body = Callable[..., Coroutine[Any, Any, None]]
 
-#: The limit of time of whatever carries others: theirs are kept one by one, and added up they are longer than any.
+#: The time limit of a test that carries others: theirs are checked one by one, and their sum is longer than any.
 _CARRIER_S = 1_200
 #: asyncio's own number is a few more than the machine has processors, and a test would wait until others' threads end.
 _THREADS_MAX = 64
-#: Fixtures of each test that every one of these tests may take.
+#: Fixtures of each test that every one of these tests may use.
 _OWN = ("tmp_path", "tmp_topic", "record_property")
 
 
@@ -58,9 +58,9 @@ class SideBySideTest:
         self.topic = topic_names(item.name)
         """As the fixture `tmp_topic`."""
         self.parameters: Mapping[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
-        """What it is parametrized with."""
+        """Its parameters."""
         self.is_slow = item.get_closest_marker("slow") is not None
-        """It begins before others, so that none that takes long begins late."""
+        """It begins before others, so that no slow test begins late."""
         self.limit_s = _limit_s(item)
         self._request = request
         self._item = item
@@ -100,14 +100,14 @@ class SideBySideTest:
 
 
 def _limit_s(item: pytest.Function) -> float:
-    """As pytest-timeout would keep it, were the test alone."""
+    """The limit that pytest-timeout would use if the test ran alone."""
     own = [mark.args[0] for mark in item.iter_markers("timeout") if mark.args[0] != _CARRIER_S]
     return float(own[0] if own else item.config.getini("timeout"))
 
 
 @dataclass
 class _Group:
-    """Those that run together."""
+    """Tests that run together."""
 
     at_once: int
     bodies: dict[Any, tuple[Body, Mapping[str, Maker]]] = field(
@@ -115,7 +115,7 @@ class _Group:
     )
     """By the function that pytest calls."""
     errors: dict[str, BaseException | None] = field(default_factory=dict[str, BaseException | None])
-    """How those ended that ran, by their ids."""
+    """Results of the tests that ran, by their ids."""
 
     def selected(self, request: pytest.FixtureRequest) -> list[SideBySideTest]:
         found: list[SideBySideTest] = []
@@ -143,9 +143,10 @@ class _Group:
 
 
 class SideBySide:
-    """A decorator for tests, of one file or of several. `makers`: of the parameters that are made for each test;
-    `parameters`: names of further ones that only makers look at; `at_once`: more would only wait for the processors,
-    within the bounds their waits have."""
+    """A decorator for tests, of one file or of several. `makers`: for the parameters that are created for each test;
+    `parameters`: names of further ones that only makers read; `at_once`: more would only wait for the processors,
+    within the bounds their waits have.
+    """
 
     def __init__(self, *parameters: str, at_once: int = 8, **makers: Maker) -> None:
         self._parameters = parameters
@@ -153,7 +154,7 @@ class SideBySide:
         self._group = _Group(at_once)
 
     def making(self, *parameters: str, **makers: Maker) -> SideBySide:
-        """Of one file, for tests that run with all others of this one."""
+        """A decorator for one file, whose tests run with all others of this group."""
         made = SideBySide(*parameters, at_once=self._group.at_once, **makers)
         made._group = self._group
         return made

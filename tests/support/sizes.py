@@ -1,7 +1,7 @@
-"""How large a test is: small in `make test`, full in `make soak`.
+"""Sizes of tests: small in `make test`, full in `make soak`.
 
-Owns the one switch, the environment variable HERDMESH_SOAK. Invariant: it changes sizes, and limits of time, which are
-the promised ones under `make soak`, where nothing else runs; what a test checks is the same in both.
+Owns the one switch, the environment variable HERDMESH_SOAK. Invariant: it changes sizes, and time limits, which are
+the promised ones under `make soak`, where nothing else runs; the checks of a test are the same in both.
 """
 
 from __future__ import annotations

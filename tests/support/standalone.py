@@ -1,7 +1,7 @@
 """Connect's own sample files and a `herd run` of them, for tests of standalone mode.
 
-Owns the texts (docs/reference/connect/configs.md, section 3.1, with what a test must change: broker, folder, topic) and
-the process. Invariant: a process started here ends with its test, with all it started.
+Owns the texts (docs/reference/connect/configs.md, section 3.1, with the values a test must change: broker, folder,
+topic) and the process. Invariant: a process started here ends with its test, with all its children.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def write_samples(folder: Path, bootstrap: str, topic: str) -> list[str]:
 
 
 class HerdRun:
-    """One `herd run -o json` in a folder: what it says, as documents."""
+    """One `herd run -o json` in a folder: its output, as documents."""
 
     def __init__(self, folder: Path, files: list[str], env: Mapping[str, str]) -> None:
         self.folder = folder
@@ -91,7 +91,7 @@ class HerdRun:
 
     @property
     def listening(self) -> dict[str, Any]:
-        """Where it listens, and where its stores do."""
+        """Its listen address, and those of its stores."""
         return next(one for one in self.said if one.get("event") == "listening")
 
     @property
@@ -99,7 +99,7 @@ class HerdRun:
         return self.listening["address"]
 
     def until(self, what: str, holds: Callable[[list[dict[str, Any]]], bool]) -> None:
-        """Wait until what was said satisfies the condition."""
+        """Wait until the output satisfies the condition."""
         with self._new:
             self._new.wait_for(lambda: holds(self.said) or not self._reader.is_alive(), WAIT_S)
             assert holds(self.said), f"not {what}; it said {self.said}"
@@ -112,7 +112,7 @@ class HerdRun:
         self.until(f"RUNNING: {names}", all_run)
 
     def kill(self) -> None:
-        """kill -9 of the one process; what hangs on it ends by itself."""
+        """kill -9 of the one process; its children end by themselves."""
         self.process.kill()
         self.process.wait(WAIT_S)
 
@@ -122,7 +122,7 @@ class HerdRun:
         return self.process.wait(WAIT_S)
 
     def close(self) -> None:
-        """End what is left of it."""
+        """End the remaining processes."""
         if self.process.poll() is None:
             left = psutil.Process(self.process.pid).children(recursive=True)
             self.process.kill()

@@ -1,7 +1,7 @@
 """A user of the API of one `herd run`, for tests of standalone mode that share it and run side by side.
 
-Owns calls, commands and what is waited for after them, the configs that these tests use, and their topics. The process
-is `standalone`'s. Invariant: what is waited for is told by the API's watch, or looked at with a bound.
+Owns calls, commands and the waits after them, the configs that these tests use, and their topics. The process
+is `standalone`'s. Invariant: every wait is on the API's watch, or on a poll with a bound.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Names = Callable[..., str]
 
 
 class Api:
-    """A user of one `herd run`: what he asks over gRPC and with `herd`, and what the watch tells him."""
+    """A user of one `herd run`: requests over gRPC and with `herd`, and a watch."""
 
-    #: Of `ConnectorService`, by every user of this session.
+    #: Called methods of `ConnectorService`, by every user of this session.
     called: Final[set[str]] = set()
-    #: A command has the standard streams of this process for itself.
+    #: A command uses the standard streams of this process exclusively.
     _streams: Final = threading.Lock()
 
     def __init__(self, run: HerdRun, bootstrap: str, client: HerderClient) -> None:
@@ -52,7 +52,7 @@ class Api:
         self.client = client
         self.watching = Watching()
 
-    # -- asking
+    # -- requests
 
     async def ask(self, method: str, **fields: Any) -> Any:
         """Call a method of `ConnectorService` with a request of these fields. Raises CommandError."""
@@ -61,7 +61,7 @@ class Api:
         return await self.client.call(lambda stub: getattr(stub, method), request)
 
     async def refused(self, method: str, **fields: Any) -> CommandError:
-        """As `ask`, of what must be refused: why it was."""
+        """As `ask`, for a call that must be refused: the refusal."""
         try:
             reply = await self.ask(method, **fields)
         except CommandError as error:
@@ -86,7 +86,7 @@ class Api:
         return [*herder, *stores, *(["--status-store", told["status_store"]] if command == "doctor" else [])]
 
     async def create(self, name: str, config: Mapping[str, str | None], **fields: Any) -> views.Json:
-        """The connector as its create was answered."""
+        """Create the connector, and return the answer."""
         reply = await self.ask("CreateConnector", name=name, config=properties.to_proto(config), **fields)
         return views.connector(reply.connector)
 
@@ -99,7 +99,7 @@ class Api:
         return views.worker(one)
 
     async def offsets(self, name: str) -> list[tuple[Any, Any]]:
-        """As `documents`."""
+        """Offsets of the connector, as `documents` gives them."""
         return documents(await self.ask("GetOffsets", name=name))
 
     async def produce(self, topic: str, *values: str, first_s: int | None = None) -> str:
@@ -113,11 +113,11 @@ class Api:
     # -- waiting
 
     async def until(self, name: str, condition: Callable[[views.Json], bool], what: str) -> views.Json:
-        """The connector, once the watch shows it so."""
+        """The connector, once the watch shows it in that state."""
         return await self.watching.until(name, condition, what, WAIT_S)
 
     async def until_running(self, name: str, *, connector: int = 0, task: int = 0) -> views.Json:
-        """Once it runs with its one task, each started at least so often."""
+        """The connector once it runs with its one task, each started at least so often."""
         return await self.until(
             name,
             lambda one: (
@@ -132,14 +132,14 @@ class Api:
         await self.until(name, lambda one: is_in(one, "STOPPED"), "STOPPED without tasks")
 
     async def until_told(self, what: str, ask: Callable[[], Awaitable[Any]], wanted: object) -> None:
-        """Ask until this is the answer."""
+        """Repeat the call until it returns the wanted answer."""
         deadline_s = time.monotonic() + WAIT_S
         while (told := await ask()) != wanted:
             assert time.monotonic() < deadline_s, f"{what}: still {told}, not {wanted}"
             await asyncio.sleep(0.1)
 
     async def until_lines(self, path: Path, *lines: str) -> None:
-        """Once a file has as many lines, they must be these."""
+        """Wait until a file has as many lines; they must be these."""
         deadline_s = time.monotonic() + WAIT_S
         while len(found := _lines(path)) < len(lines):
             assert time.monotonic() < deadline_s, f"{path.name} has only {found} after {WAIT_S:g} s"
@@ -149,7 +149,7 @@ class Api:
 
 @asynccontextmanager
 async def api_of(run: HerdRun, bootstrap: str) -> AsyncGenerator[Api]:
-    """A user with a watch of his own."""
+    """A user with a watch of its own."""
     async with HerderClient(run.address) as client:
         api = Api(run, bootstrap, client)
         following = asyncio.create_task(api.watching.follow(run.address))
@@ -160,7 +160,7 @@ async def api_of(run: HerdRun, bootstrap: str) -> AsyncGenerator[Api]:
             await asyncio.gather(following, return_exceptions=True)
 
 
-#: Those that share one process, of all files.
+#: Tests of all files that share one process.
 together = SideBySide(api=lambda test: api_of(test.fixture("standalone"), test.fixture("kafka_bootstrap")))
 
 
@@ -190,8 +190,9 @@ def _lines(path: Path) -> list[str]:
 
 
 def _produce(bootstrap: str, topic: str, values: tuple[str, ...], first_s: int | None) -> str:
-    """Write values to the topic's one partition, which is made if need be; the topic. `first_s`: the records are of
-    this second and of those after it."""
+    """Write values to the topic's one partition, creating it if needed; returns the topic. `first_s`: the records are
+    of this second and of those after it.
+    """
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     if topic not in admin.list_topics(timeout=10).topics:
         for future in admin.create_topics([NewTopic(topic, 1, 1)]).values():
@@ -205,7 +206,7 @@ def _produce(bootstrap: str, topic: str, values: tuple[str, ...], first_s: int |
 
 
 def _consume(bootstrap: str, topic: str, count: int) -> list[str]:
-    """The committed values of the topic's one partition from its beginning, once they are so many."""
+    """The committed values of the topic's one partition from its beginning, once there are so many."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

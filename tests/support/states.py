@@ -1,8 +1,8 @@
-"""A user who keeps pausing, resuming, stopping and restarting one connector while things die, and remembers what was
-acknowledged.
+"""A user who keeps pausing, resuming, stopping and restarting one connector during faults, and remembers the
+acknowledged changes.
 
-Invariant: what was acknowledged last is what the herder shows in the end, and each acknowledged change has its effect
-before the next is asked for. The connector has one task, so that it comes and goes without any other task being moved:
+Invariant: the change acknowledged last is the state the herder shows in the end, and each acknowledged change has its
+effect before the next is requested. The connector has one task, so that no other task is moved when it comes and goes:
 see `tests.chaos.run`.
 """
 
@@ -24,9 +24,10 @@ from herdmesh.cli.errors import CommandError
 from herdmesh.rpc.request_ids import new_request_id
 from tests.support.mesh import Mesh
 
-#: Only to tell late from never: a round of harm, a broker that restarts, and a task that is started again after both.
+#: Only to distinguish late from never: a round of faults, a broker that restarts, and a task that is started again
+#: after both.
 EFFECT_S = 180.0
-#: Between two changes, of which most end a process or begin one.
+#: Between two changes, most of which end or start a process.
 _PAUSE_S = 0.5
 _TARGETS = ("STARTED", "PAUSED", "STOPPED")
 _SHOWN = {"STARTED": "RUNNING", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
@@ -34,7 +35,7 @@ _DEFECTS = ("INTERNAL", "CONFIG_INVALID", "CONNECTOR_NOT_FOUND", "NAME_INVALID",
 
 
 class StateWriter:
-    """`async with` while there is harm, then `rest`: nothing of it runs any more."""
+    """`async with` during faults, then `rest`: nothing of it runs any more."""
 
     def __init__(self, mesh: Mesh, name: str, topic: str, file: Path, seed: int) -> None:
         self.name = name
@@ -42,9 +43,9 @@ class StateWriter:
         self._mesh, self._topic, self._file = mesh, topic, file
         self._draw = random.Random(seed)
         self._possible = {"STARTED"}
-        """The acknowledged target state, and those asked for since of which nobody knows whether they were set."""
+        """The acknowledged target state, and those requested since whose outcome is unknown."""
         self._was_stopped = False
-        """Perhaps, since it was STARTED last: then it has no task while it is PAUSED, as in Connect."""
+        """It may have been stopped since it was STARTED last: then it has no task while it is PAUSED, as in Connect."""
         self._over = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
 
@@ -69,7 +70,7 @@ class StateWriter:
             await self._writing
 
     async def rest(self) -> None:
-        """Stop it. Asserts that this, too, has its effect."""
+        """Stop it. Asserts that this change, too, has its effect."""
         assert self.acknowledged > 0, "no change of state was ever acknowledged"
         until_s = asyncio.get_running_loop().time() + EFFECT_S
         while not await self._set("STOPPED"):
@@ -108,7 +109,7 @@ class StateWriter:
         return done
 
     async def _restart(self) -> bool:
-        """True when it is acknowledged that instance and task are restarted."""
+        """True when a restart of instance and task is acknowledged."""
         request = messages.RestartConnectorRequest(request_id=new_request_id(), name=self.name, include_tasks=True)
         return await self._try(lambda stub: stub.RestartConnector, request)
 
@@ -116,7 +117,7 @@ class StateWriter:
         try:
             await self._mesh.client.call(method, request, timeout_s=20)
         except CommandError as error:
-            # refused or unknown while something is dead; anything else is a defect
+            # refused or unknown during a fault; anything else is a defect
             if error.reason in _DEFECTS:
                 raise
             return False
@@ -124,8 +125,9 @@ class StateWriter:
         return True
 
     async def _until_in_effect(self, above: int) -> views.Json:
-        """The connector when a possible target state is shown with its effect; of a task that was restarted, with a
-        generation above this one. Asserts that it comes."""
+        """The connector when a possible target state is shown with its effect; for a restarted task, with a generation
+        above this one. Asserts that it comes.
+        """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + EFFECT_S
         shown: object = None

@@ -1,6 +1,6 @@
-"""The status store's state beside the oracle's.
+"""Comparison of the status store's state with the oracle's.
 
-Owns the comparison only. Invariant: equal means that every status, every topic and what they say are equal.
+Owns the comparison only. Invariant: equal means that every status and every topic status are equal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.support.java_status_rules import JavaStatuses, Status
 
 
 def reads_as_java(state: StatusState, java: JavaStatuses) -> bool:
-    """True when the whole state is what the oracle made of the same records in the same order."""
+    """True when the whole state equals the oracle's for the same records in the same order."""
     mine = {(one.status.connector, one.task): _status(one) for one in state.statuses()}
     connectors = {(name, None): status for name, status in java.connectors.items()}
     tasks = {(name, task): status for name, known in java.tasks.items() for task, status in known.items()}

@@ -1,4 +1,4 @@
-"""The status store as a set of registers: what clients ask of it, and its topic read back for the checkers.
+"""The status store as a set of registers: requests of clients, and its topic read back for the checkers.
 
 Owns the translation between requests of a history (keys, texts) and the protos of the status store, for stubs to a
 process; the simulator calls the state without the wire (`tests/sim/stores`) and shares the rest. A key is a connector's
@@ -29,24 +29,24 @@ _WORKER = identity_pb2.WorkerIdentity(worker_id="worker", incarnation="one")
 
 
 class StatusServer(Protocol):
-    """A replica's services: stubs that take a context and drop it."""
+    """A replica's services: stubs that accept a context and drop it."""
 
     write: Any
     read: Any
 
 
 def key_of(connector: str, task: int | None) -> str:
-    """The register a status is."""
+    """The register of a status."""
     return connector if task is None else f"{connector}/{task}"
 
 
 class StatusRegister:
-    """What clients need to know of a status store whose revisions are of `store_id`."""
+    """Client-side knowledge of a status store whose revisions are of `store_id`."""
 
     partitions = 5
     has_requests = False
     refusal_is_final = False
-    #: There is no update, and a deletion asks for nothing: it is a PUT of None.
+    #: There is no update, and a deletion has no precondition: it is a PUT of None.
     kinds = (Kind.PUT, Kind.CREATE)
 
     def __init__(self, store_id: str) -> None:
@@ -115,7 +115,7 @@ class StatusRegister:
                     pass
 
     def revision(self, next_offsets: Sequence[int]) -> revision_pb2.Revision:
-        """As the store's callers send it."""
+        """The revision as the store's callers send it."""
         return revision_pb2.Revision(store_id=self.store_id, next_offsets=next_offsets)
 
     def log(self, archive: Sequence[Archived]) -> StoreLog:
@@ -124,7 +124,7 @@ class StatusRegister:
         for number, visible in enumerate(archive):
             log.visible.append(Visible(visible.writer, visible.owner))
             for record in visible.records:
-                if record.key == KEEP_ALIVE_KEY:  # a take-over ended what an earlier transaction left open (ADR 0006)
+                if record.key == KEEP_ALIVE_KEY:  # a take-over ended an earlier open transaction (ADR 0006)
                     continue
                 match status_topic.decode(record.key, record.value):
                     case ConnectorStatus() as status:

@@ -1,9 +1,10 @@
-"""The rules of a status put, judged on a history: generations, putSafe, the order of one process' requests, batches.
+"""Checker of the rules of a status put on a history: generations, putSafe, the order of one process's requests,
+batches.
 
-Owns what counts as a violation of the contract of `StatusWriteService` (put modes, `sequence`, one transaction a batch)
-beyond what is true of any store (`tests.support.store_checks`). Knows nothing of how history and log came about.
+Owns the violations of the contract of `StatusWriteService` (put modes, `sequence`, one transaction a batch)
+beyond the rules of any store (`tests.support.store_checks`). Does not know how history and log were produced.
 
-Invariant: rules are those of the proto's comments, read off the log, in which every value names its put.
+Invariant: rules are those of the proto's comments, checked on the log, in which every value names its put.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class SentPut:
     """One put of a batch. `operation` has its key, value, times and outcome.
 
     `batch` is new for every request. `incarnation` "" and `sequence` 0: the leader on behalf of a gone worker. `alone`
-    means that nobody else writes this key. `refusal` is the answer's result where it is not APPLIED, `acknowledged` the
-    revision of the answer.
+    means that no other process writes this key. `refusal` is the answer's result where it is not APPLIED,
+    `acknowledged` the revision of the answer.
     """
 
     operation: Operation
@@ -67,7 +68,7 @@ def _by_another_process(old: SentPut, new: SentPut) -> bool:
 
 
 def _by_another_worker(old: SentPut, new: SentPut) -> bool:
-    """A status of no known process may be Java's, whose generations are not ours: ours writes over it."""
+    """A status of no known process may be Java's, whose generations are not ours: ours overwrites it."""
     return old.worker_id != new.worker_id and (bool(old.incarnation) or not new.incarnation)
 
 
@@ -76,7 +77,7 @@ def _overtaken(
     concerns: Callable[[SentPut], bool],
     others: Callable[[SentPut, SentPut], bool],
 ) -> Iterator[str]:
-    """An older generation over a newer one of somebody else."""
+    """Find an older generation written over a newer one of another process."""
     before: dict[str, SentPut] = {}
     for write, put in written:
         old = before.get(write.key)
@@ -96,7 +97,7 @@ def _out_of_order(written: Sequence[tuple[Logged, SentPut]]) -> Iterator[str]:
 
 
 def _torn(puts: Sequence[SentPut], written: Sequence[tuple[Logged, SentPut]]) -> Iterator[str]:
-    """Of keys that nobody else writes, all puts of a batch are decided alike."""
+    """Check that all puts of a batch are decided alike, for keys that no other process writes."""
     values = {write.value for write, _ in written}
     batches: dict[str, list[SentPut]] = defaultdict(list)
     for put in puts:
@@ -109,7 +110,7 @@ def _torn(puts: Sequence[SentPut], written: Sequence[tuple[Logged, SentPut]]) ->
 
 
 def _unfounded(puts: Sequence[SentPut], written: Sequence[tuple[Logged, SentPut]]) -> Iterator[str]:
-    """A put was refused for something that nobody had written, or sent."""
+    """Find a put refused for a reason that nobody had written, or sent."""
     stored: dict[str, list[SentPut]] = defaultdict(list)
     for write, put in written:
         stored[write.key].append(put)
@@ -140,12 +141,12 @@ def _unfounded(puts: Sequence[SentPut], written: Sequence[tuple[Logged, SentPut]
 
 
 def _process(put: SentPut) -> str:
-    """Who a put speaks for: reports of two gone workers stand against each other as two processes do."""
+    """The process a put speaks for: reports of two gone workers count as two processes."""
     return put.incarnation or put.worker_id
 
 
 def _not_in_its_answer(written: Sequence[tuple[Logged, SentPut]]) -> Iterator[str]:
-    """Whoever demands the revision of an answer reads the write: its record lies below it."""
+    """A reader that demands the revision of an answer reads the write: its record lies below that revision."""
     for write, put in written:
         told = put.acknowledged
         if put.operation.outcome is Outcome.OK and told is not None and told[write.partition] <= write.offset:

@@ -1,11 +1,11 @@
 """Two status stores in a run: workers of rising generations contend for tasks beside the clients.
 
-Owns what of a run is the status store's alone (the rest is `tests.support.store_runs`), and how such a worker behaves:
-it sends batches with a sequence, sometimes the next before the last was answered, goes on under a generation that is
-over, starts anew under the same id; the leader reports it gone meanwhile. What it sent is judged by
-`tests.support.status_rules`.
+Owns the parts of a run that only the status store has (the rest is `tests.support.store_runs`), and the behaviour of
+such a worker: it sends batches with a sequence, sometimes the next before the last was answered, continues under a
+superseded generation, restarts under the same id; the leader reports it gone meanwhile. `tests.support.status_rules`
+judges its puts.
 
-Invariant: what a worker gave up is never sent again under the same value.
+Invariant: a worker never sends an abandoned put again under the same value.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _Worker:
                 self._start()
             elif rng.random() < 0.4:
                 self._generation = next(run.generations)
-            # The next request is on its way before the last is answered, and may overtake it.
+            # The next request is in flight before the last is answered, and may overtake it.
             requests = [self._request() for _ in range(rng.choice((1, 1, 2, 3)))]
             rng.shuffle(requests)
             await asyncio.gather(*(self._send(*request) for request in requests))
@@ -123,7 +123,7 @@ class _Worker:
         return request, sent
 
     def _report_gone(self) -> tuple[_Write.PutStatusesRequest, list[SentPut]]:
-        """What the leader writes when it counts a worker as gone: UNASSIGNED, safe, in the worker's name."""
+        """The leader's write when it counts a worker as gone: UNASSIGNED, safe, in the worker's name."""
         request = _Write.PutStatusesRequest()
         batch = f"{self._id}#{next(self._requests)}"
         generation = self._rng.randint(1, self._generation)
@@ -141,7 +141,7 @@ class _Worker:
         alone: bool = False,
         gone_at: int | None = None,
     ) -> SentPut:
-        """Add one put to the request, and to what is known of it."""
+        """Add one put to the request, and to the record of sent puts."""
         gone = gone_at is not None
         state = connector_pb2.RUN_STATE_UNASSIGNED if gone else self._rng.choice(_STATES)
         key = key_of(connector, task)
@@ -198,7 +198,7 @@ class _Worker:
             await self._read_at(acknowledged)
 
     async def _read_at(self, demanded: tuple[int, ...]) -> None:
-        """What was answered is there when its revision is demanded, of whichever replica."""
+        """Check that an answered write is visible when its revision is demanded, from whichever replica."""
         run, begun = self._run, self._run.now_s()
 
         def read(server: StatusServer) -> Coroutine[Any, Any, Any]:
@@ -207,5 +207,5 @@ class _Worker:
         try:
             answer, label = await run.call(self._rng.choice(run.replicas), read, run.timeouts_s[-1])
         except HerdmeshError:
-            return  # it is gone, stopped or starting: the next one is read
+            return  # it has ended, is stopped or starting: the next one is read
         run.history.reads.append(Read(self._id, label, begun, run.now_s(), answer.revision, answer.values, demanded))

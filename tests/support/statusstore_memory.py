@@ -1,7 +1,7 @@
 """The status store's service over the memory engine, called through real gRPC, for tests of any part of it.
 
-Owns a replica's start and stop in this process, and short names for what tests write. Invariant: what `running` started
-is stopped in order when it ends.
+Owns a replica's start and stop in this process, and short names for the tests' writes. Invariant: a replica that
+`running` started is stopped in order when it ends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ W2 = identity_pb2.WorkerIdentity(worker_id="127.0.0.1:7205", incarnation="b")
 
 
 class Client:
-    """Both stubs over one channel, with short names for what the tests write."""
+    """Both stubs over one channel, with short names for the tests' writes."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
@@ -77,7 +77,7 @@ class Client:
 async def running(
     broker: MemoryBroker, peers: str = "", wait_for: str = WRITE_SERVICE
 ) -> AsyncGenerator[tuple[Client, Store, int]]:
-    """A replica of its own server; stops it in order at the end."""
+    """A replica with its own server; stops it in order at the end."""
     settings = StatusStoreSettings(listen="127.0.0.1:0", metrics=False, memory=True, peers=peers)
     store = make_store(settings, broker)
     stop = asyncio.Event()
@@ -119,8 +119,9 @@ class Watch:
         return event
 
     async def change(self) -> read_pb2.WatchStatusesResponse:
-        """The next event about a status or a topic. When there is progress to tell beside it, or a lease, is a matter
-        of how records come to lie in batches."""
+        """The next event about a status or a topic. Whether progress or a lease comes beside it depends on how records
+        fall into batches.
+        """
         while (event := await self.next()).WhichOneof("event") in ("progress", "leases"):
             pass
         return event
@@ -134,5 +135,5 @@ class Watch:
 
 
 def kinds(events: list[read_pb2.WatchStatusesResponse]) -> list[str | None]:
-    """What each event is."""
+    """Kind of each event."""
     return [event.WhichOneof("event") for event in events]

@@ -1,7 +1,7 @@
-"""The checkers of a store's promises: a history of clients against the log the store left.
+"""Checkers of a store's promises: a history of clients against the log the store left.
 
-Owns what counts as a violation, beyond linearizability (`tests.support.linearizability`), which it also runs. Knows
-nothing of how history and log came about: the simulator and the runs against a real broker are judged by this code.
+Owns the definition of a violation, beyond linearizability (`tests.support.linearizability`), which it also runs. Does
+not know how history and log were produced: this code judges the simulator and the runs against a real broker alike.
 
 Invariant: a checker reads `History` and `StoreLog` only, and a violation names the promise of
 docs/reference/guarantees.md that it breaks (S1 to S11, C4).
@@ -19,13 +19,13 @@ from tests.support import linearizability
 from tests.support.history import History, Listing, Operation, Outcome
 
 _SHOWN_MAX = 3
-#: Keys of a producer outside the fence, which nobody can compare and set against: they are not judged as registers.
+#: Keys of a producer outside the fence, for which compare-and-set is impossible: they are not judged as registers.
 FOREIGN_PREFIX = "java-"
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`check` is the name of the checker, `text` one thing it found."""
+    """`check` is the name of the checker, `text` one finding."""
 
     check: str
     text: str
@@ -52,7 +52,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """One epoch as a herder was told, or as a record says: `first` <= generation < `limit`."""
+    """One epoch as granted to a herder, or as a record holds it: `first` <= generation < `limit`."""
 
     epoch: int
     leader: str
@@ -71,7 +71,7 @@ class Privileged:
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """A transaction that became visible: who wrote it, and who had taken over last before that."""
+    """A transaction that became visible: its writer, and the latest owner by take-over before that."""
 
     writer: str
     owner: str
@@ -79,9 +79,9 @@ class Visible:
 
 @dataclass
 class StoreLog:
-    """What the topic says, nothing compacted away. `requests` None: the store keeps no audit topic.
+    """Contents of the topic, without compaction. `requests` None: the store keeps no audit topic.
 
-    `tells_empty_removals`: a watcher is told of a tombstone under a key that has no value then.
+    `tells_empty_removals`: a watcher gets an event for a tombstone under a key that has no value then.
     """
 
     writes: list[Logged] = field(default_factory=lambda: list[Logged]())
@@ -104,7 +104,7 @@ class StoreLog:
         return values
 
     def after(self, revision: Sequence[int], until: Sequence[int]) -> Iterator[Logged]:
-        """What was written from one revision on and before the other."""
+        """Records written from one revision on and before the other."""
         return (
             write
             for write in self.writes
@@ -113,7 +113,7 @@ class StoreLog:
 
 
 def check(history: History, log: StoreLog, granted: Iterable[Granted] = ()) -> list[Violation]:
-    """Every violation of every promise; `granted` is what herders were told."""
+    """Every violation of every promise; `granted` are the epochs granted to herders."""
     found: list[Violation] = []
 
     def note(name: str, texts: Iterable[str]) -> None:
@@ -134,8 +134,9 @@ def check(history: History, log: StoreLog, granted: Iterable[Granted] = ()) -> l
 
 
 def _resolved(operation: Operation, log: StoreLog, known: _Known) -> Operation:
-    """The operation with what the log knows beyond its client: that an unknown write never happened, or by when it had,
-    and which value the revision named by a mismatch is of."""
+    """The operation with the log's knowledge beyond its client: that an unknown write never happened, or by when it
+    had, and the value of the revision named by a mismatch.
+    """
     if operation.outcome is Outcome.UNKNOWN and operation.writes:
         if not _may_be_applied(operation, log):
             return replace(operation, outcome=Outcome.NOT_APPLIED)
@@ -149,8 +150,9 @@ def _resolved(operation: Operation, log: StoreLog, known: _Known) -> Operation:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a log tells of a history: the value of each revision, and for each write the moment by which it had taken
-    effect, because a write behind it in the log had been answered."""
+    """Knowledge from a log about a history: the value of each revision, and for each write the time by which it had
+    taken effect, because a write behind it in the log had been answered.
+    """
 
     values: dict[tuple[str, int], str]
     applied_by: dict[int, float]
@@ -171,7 +173,7 @@ def _known(history: History, log: StoreLog) -> _Known:
 
 
 def _operations_by_write(history: History) -> Callable[[Logged], Operation | None]:
-    """Which operation a record is of: by its request id, or by its value."""
+    """The operation of a record: by its request id, or by its value."""
     by_value = {operation.value: operation for operation in history.operations if operation.value is not None}
     by_request = {operation.request_id: operation for operation in history.operations if operation.request_id}
 
@@ -199,7 +201,9 @@ def _linearizable(history: History, log: StoreLog) -> Iterator[str]:
 
 
 def _decided_on_truth(history: History, log: StoreLog) -> Iterator[str]:
-    """Each write, at its place in the log, found what it demanded. Stricter than the search: the order is given."""
+    """Each write, at its position in the log, found the value it demanded. Stricter than the search: the order is
+    given.
+    """
     operation_of = _operations_by_write(history)
     values: dict[str, str | None] = {}
     last: dict[str, Operation] = {}
@@ -262,11 +266,11 @@ def _revisions(history: History, log: StoreLog) -> Iterator[str]:
 
 
 def _reads_see_writes(history: History) -> Iterator[str]:
-    """Reads in time: the truth includes what was acknowledged before; a replica never goes back."""
+    """Reads in time: a linearizable read includes every write acknowledged before; a replica never goes back."""
     for read in history.reads:
         if read.demanded is not None and not _includes(read.revision, read.demanded):
             yield f"{read.client} demanded {read.demanded} of {read.replica} and was answered at {read.revision}"
-    # What was answered, by whom and at which revision; writes say theirs in stores of one partition only.
+    # Answers with replica and revision; writes have a revision only in stores of one partition.
     answers = [(read.returned, read.replica, read.revision, False) for read in history.reads]
     answers += [
         (operation.returned, operation.replica, (operation.revision,), True)

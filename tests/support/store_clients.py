@@ -1,7 +1,7 @@
-"""Clients of a store: writers and readers of registers, watchers, herders that lead. They record what they were told.
+"""Clients of a store: writers and readers of registers, watchers, herders that lead. They record their answers.
 
-Owns how a client behaves: which replica it asks, what it retries with the same request id, when it gives up. A client
-believes only what an answer says, and `History` is all that the checkers get of it.
+Owns the behaviour of a client: which replica it calls, what it retries with the same request id, when it stops. A
+client relies only on answers, and the checkers get nothing of it but `History`.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ _WEIGHTS = {Kind.PUT: 3, Kind.CREATE: 2, Kind.UPDATE: 3, Kind.DELETE: 2}
 
 @dataclass(slots=True)
 class _Known:
-    """What a client last saw under a key."""
+    """The last value and revision a client saw under a key."""
 
     value: str
     revision: Any
 
 
 class ClientWorld(Protocol):
-    """Where clients live: a simulated cluster, or processes on a real broker."""
+    """Environment of the clients: a simulated cluster, or processes on a real broker."""
 
     #: The register: `ConfigRegister`, or one like it.
     side: Any
     rng: random.Random
     history: History
     replicas: Sequence[str]
-    #: How long a client waits for one call: of these times, chosen anew for each.
+    #: Possible timeouts of one call, chosen anew for each.
     timeouts_s: Sequence[float]
-    #: Clients ask no more.
+    #: Clients send no more requests.
     over: bool
 
     def now_s(self) -> float: ...
@@ -108,7 +108,7 @@ class Client:
     # Writing.
 
     async def write(self) -> Operation:
-        """One write of any kind, with its retries; the operation says what came of it."""
+        """One write of any kind, with its retries; the operation holds the outcome."""
         rng = self._rng
         key = rng.choice(KEYS)
         kinds = self._world.side.kinds
@@ -170,7 +170,7 @@ class Client:
         history.finish(operation, Outcome.UNKNOWN if unknown else Outcome.NOT_APPLIED, detail=operation.detail)
 
     def _learn(self, operation: Operation, shown: dict[str, tuple[str, Any]] | None, begun: float) -> None:
-        """An answer also reads: a first one its own write, a retry's what is there now."""
+        """Learn the key's value from an answer: the first shows its own write, a retry's the current value."""
         if operation.revision is not None:
             self._saw((operation.revision,))
         self._known.pop(operation.key, None)
@@ -220,7 +220,7 @@ class Client:
 
 
 class Watcher:
-    """Follows the store across replicas, resuming at the last revision it was given."""
+    """Follows the store across replicas, resuming at the last revision it got."""
 
     def __init__(self, world: ClientWorld, name: str, *, slow: bool) -> None:
         self.log = WatchLog(name)
@@ -283,7 +283,7 @@ class Herder:
             try:
                 await self._campaign(self._rng.choice(self._world.replicas))
             except HerdmeshError:
-                pass  # not the writer, or gone
+                pass  # not the writer, or ended
             await self._world.pause(self._rng.uniform(0.1, 1.0))
 
     async def _campaign(self, replica: str) -> None:
@@ -310,7 +310,7 @@ class Herder:
             await self._world.pause(1.0)
 
     async def lead(self) -> None:
-        """Write under the epoch last granted, whether it still holds or not."""
+        """Write under the epoch last granted, whether it is still valid or not."""
         while not self._world.over:
             await self._world.pause(self._rng.uniform(0.2, 1.5))
             if self._token is None:
@@ -319,7 +319,7 @@ class Herder:
             try:
                 await self._world.call(self._rng.choice(self._world.replicas), self._commit_tasks(self._token), 5.0)
             except HerdmeshError:
-                pass  # refused, or nobody knows: the log is judged
+                pass  # refused, or of unknown outcome: the log is judged
 
     def _commit_tasks(self, token: identity_pb2.LeaderToken) -> Callable[[ConfigServer], Coroutine[Any, Any, object]]:
         task = {"v": f"{self._name}-{self._writes}", "epoch": str(token.epoch)}

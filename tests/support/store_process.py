@@ -1,6 +1,6 @@
 """One of the two stores in a process of its own, for tests that kill or stop one, or read beside it.
 
-Owns the process and its log. Waits on what the process says (its log, its health), never on time.
+Owns the process and its log. Waits on the process's output (its log, its health), never on time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from herdmesh.rpc.errors import Unreachable
 _START_S = 40.0
 _SERVE_S = 60.0
 
-#: For a store whose take-over is not what a test measures; the session's broker allows it.
+#: For a store whose take-over time a test does not measure; the session's broker allows it.
 SHORT_SESSION = ("--election-session-timeout-ms=2000",)
 
 
@@ -31,7 +31,7 @@ StoreT = TypeVar("StoreT", bound="StoreProcess")
 
 
 async def first_writer(stores: Sequence[StoreT]) -> StoreT:
-    """The first of them that says it writes."""
+    """The first of them that reports being the writer."""
     waiting = {asyncio.ensure_future(store.until_writing()): store for store in stores}
     try:
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -59,11 +59,11 @@ class StoreProcess:
         self._process: asyncio.subprocess.Process | None = None
 
     def stub(self, channel: grpc.aio.Channel) -> None:
-        """Make the stubs; called with the channel of every new process."""
+        """Create the stubs; called with the channel of every new process."""
         raise AssertionError(f"{type(self).__name__} names no stubs")
 
     async def start(self, listen: str = "127.0.0.1:0") -> None:
-        """Spawn it and wait until it listens: on any port, or for its clients' sake on the `address` it had before."""
+        """Spawn it and wait until it listens: on any port, or for its clients' sake on its earlier `address`."""
         command = [sys.executable, "-m", self.module, f"--listen={listen}", *self._arguments]
         self._process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=self._environment
@@ -77,25 +77,25 @@ class StoreProcess:
         self._health: Any = health_pb2_grpc.HealthStub(self.channel)  # its generated stub declares no methods
 
     async def until_reading(self) -> None:
-        """Until it has replayed its topic."""
+        """Wait until it has replayed its topic."""
         await self._until(self.read_service, serving=True)
 
     async def until_writing(self) -> None:
-        """Until it is the writer."""
+        """Wait until it is the writer."""
         await self._until(self.write_service, serving=True)
 
     async def until_not_writing(self) -> None:
-        """Until it says that it is not the writer."""
+        """Wait until it reports that it is not the writer."""
         await self._until(self.write_service, serving=False)
 
     async def is_writing(self) -> bool:
-        """True when it says that it is the writer."""
+        """True when it reports that it is the writer."""
         answer = await self._health.Check(health_pb2.HealthCheckRequest(service=self.write_service))
         return answer.status == health_pb2.HealthCheckResponse.SERVING
 
     @property
     def pid(self) -> int:
-        """The process, once it was started."""
+        """The process id, once it was started."""
         assert self._process is not None
         return self._process.pid
 
@@ -112,8 +112,9 @@ class StoreProcess:
         return code
 
     async def end(self) -> None:
-        """SIGKILL, and wait until it is gone; calls over its channel fail as they do for any client. Safe to call
-        again."""
+        """SIGKILL, and wait until it has ended; calls over its channel fail as they do for any client. Safe to call
+        again.
+        """
         assert self._process is not None
         if self._process.returncode is None:
             self._process.kill()
@@ -147,7 +148,7 @@ class StoreProcess:
     async def _read_log(self, address: asyncio.Future[str]) -> None:
         assert self._process is not None
         assert self._process.stderr is not None
-        with self.log_path.open("ab", buffering=0) as log:  # tests look into it meanwhile
+        with self.log_path.open("ab", buffering=0) as log:  # tests read it meanwhile
             while line := await self._process.stderr.readline():
                 log.write(line)
                 if b'"listening"' in line and not address.done():

@@ -1,10 +1,10 @@
-"""Two replicas of a store as processes on a broker, under load while they are harmed: one run and its verdict.
+"""Two replicas of a store as processes on a broker, under load and faults: one run and its verdict.
 
-Owns the processes, the harm and the reading back of the topics. What clients do is `tests.support.store_clients`, what
-counts as a violation `tests.support.store_checks`: the same as in the simulator. What is of one store alone is
+Owns the processes, the faults and the reading back of the topics. `tests.support.store_clients` owns the clients,
+`tests.support.store_checks` the violations: the same as in the simulator. The parts of one store alone are
 `tests.support.config_run` and `tests.support.status_run`.
 
-Invariant: harm happens while clients write; each step ends with a writer that acknowledges, before the next begins.
+Invariant: faults happen while clients write; each step ends with a writer that acknowledges, before the next begins.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _STEP_S = 60.0
 _END_S = 60.0
 _ACKNOWLEDGED_BETWEEN = 4
 _FAR_BEHIND = soak_or(12, 40)
-#: Clients think a sixth of the time they do in the simulator, where waiting costs nothing.
+#: Clients pause a sixth of the time they do in the simulator, where waiting costs nothing.
 _THINKING = 6
 
 
 class Stubs:
-    """Stubs that take a servicer's context and drop it."""
+    """Stubs that accept a servicer's context and drop it."""
 
     def __init__(self, stub: Any) -> None:
         self._stub = stub
@@ -60,7 +60,7 @@ class Stubs:
 
 @dataclass
 class Report:
-    """What came of a run."""
+    """The result of a run."""
 
     seed: int
     violations: list[Violation]
@@ -76,7 +76,7 @@ class Report:
 
 
 class Run:
-    """One run, and the world of its clients. Subclasses say which store it is, and what besides is asked of it."""
+    """One run, and the world of its clients. Subclasses name the store, and further checks."""
 
     #: The register, which a subclass makes; see `tests.support.config_register`.
     side: Any
@@ -105,7 +105,7 @@ class Run:
         self._channels: list[Any] = []
         self._background: list[asyncio.Task[None]] = []
 
-    # What is of one store.
+    # Parts of one store.
 
     def _process(
         self, bootstrap: str, log_path: Path, more: Sequence[str], environment: Mapping[str, str]
@@ -114,27 +114,27 @@ class Run:
         raise AssertionError(f"{type(self).__name__} names no process")
 
     def _server(self, store: Any) -> Any:
-        """What clients call of a replica."""
+        """The services of a replica that clients call."""
         raise AssertionError(f"{type(self).__name__} names no services")
 
     async def _store_id(self, store: Any) -> str:
-        """As its revisions say."""
+        """The store id in its revisions."""
         raise AssertionError(f"{type(self).__name__} asks nobody")
 
     def _writers_besides(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
-        """Who else writes, and ends when the run is over."""
+        """Further writers, which end when the run is over."""
         return ()
 
     def _besides(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
-        """What else goes on beside the load, until it is cancelled."""
+        """Further activities beside the load, until they are cancelled."""
         return ()
 
     def _granted(self) -> Sequence[Granted]:
-        """What herders were told."""
+        """Epochs that herders got."""
         return ()
 
     def _judge_besides(self, log: StoreLog) -> Sequence[Violation]:
-        """What else counts as a violation."""
+        """Further violations."""
         return ()
 
     async def play(self, steps: Sequence[Callable[[Run], Coroutine[Any, Any, None]]]) -> Report:
@@ -173,7 +173,7 @@ class Run:
             for name in self.replicas:
                 await self._read_the_truth(clients[0], name)
             end = self.history.reads[-1].revision
-            # One change more takes watchers past the end; else they learn of it by the next notice of progress.
+            # One change more takes watchers past the end; otherwise they learn of it only from the next progress event.
             while (last := await clients[0].write()).outcome is not Outcome.OK or last.value is None:
                 pass
             await _until(lambda: all(_reached(watcher.last, end) for watcher in watchers))
@@ -190,7 +190,7 @@ class Run:
             time.monotonic() - begun_s,
         )
 
-    # What clients ask of their world.
+    # Services for the clients.
 
     def now_s(self) -> float:
         return time.monotonic()
@@ -200,7 +200,7 @@ class Run:
             trace.write(f"{time.monotonic():.4f} {text}\n")
 
     async def pause(self, seconds: float) -> None:
-        """A client's thinking: until the run is over, at most its time, at least one look."""
+        """A client's pause: until the run is over, at most its time, at least one check."""
         end_s = time.monotonic() + seconds / _THINKING
         while True:
             await asyncio.sleep(0.02)
@@ -222,10 +222,10 @@ class Run:
             yield event
         raise Unreachable("the stream ended")
 
-    # Harm. Each is one step.
+    # Faults. Each is one step.
 
     async def at_stage(self, stage: WriteStage, deed: str) -> None:
-        """The writer meets `stage` and is killed, or stands still until the other has taken over and written."""
+        """The writer reaches `stage` and is killed, or is stopped until the other has taken over and written."""
         self.fault(f"{deed} at {stage.value}")
         self._hits.write_text("")
         self._arm(f"{stage.value}={deed}")
@@ -252,7 +252,7 @@ class Run:
         await self._until_somebody_writes()
 
     async def reader_far_behind(self) -> None:
-        """The replica stands still while much is written, and is then asked for the newest revision."""
+        """The replica is stopped while much is written, and then gets a read of the newest revision."""
         name = self._other(await self._until_somebody_writes())
         self.fault("reader far behind")
         self._stores[name].signal(signal.SIGSTOP)
@@ -260,7 +260,7 @@ class Run:
         self._stores[name].signal(signal.SIGCONT)
 
     async def start_late(self) -> None:
-        """The replica is killed and comes back to a topic that went on without it."""
+        """The replica is killed and comes back to a topic that grew without it."""
         name = self._other(await self._until_somebody_writes())
         self.fault("kill of the replica")
         await self._stores[name].end()
@@ -303,7 +303,7 @@ class Run:
         os.replace(fresh, self._armed)
 
     async def _hit(self) -> str:
-        """The name of the store that met the failpoint."""
+        """The name of the store that reached the failpoint."""
         await _until(lambda: self._hits.read_text().endswith("\n"))
         pid = int(self._hits.read_text().split()[1])
         return next(name for name, store in self._stores.items() if store.pid == pid)
@@ -326,7 +326,7 @@ class Run:
         return sum(operation.outcome is Outcome.OK for operation in self.history.operations if operation.writes)
 
     async def _acknowledge(self, more: int) -> None:
-        """Until so many writes more were acknowledged."""
+        """Wait for `more` further acknowledged writes."""
         wanted = self._acknowledged() + more
         await _until(lambda: self._acknowledged() >= wanted)
 
@@ -360,7 +360,7 @@ class Run:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    """Look at a condition until it holds; the caller bounds the time."""
+    """Poll a condition until it holds; the caller bounds the time."""
     while True:
         if condition():
             return
@@ -380,7 +380,7 @@ def _committed(bootstrap: str, topic: str, partition: int) -> list[StoredRecord]
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "fetch.wait.max.ms": 20,  # how long the client waits for more before it tells the end: 500 by default
+            "fetch.wait.max.ms": 20,  # how long the client waits for more before it reports the end: 500 by default
         }
     )
     records: list[StoredRecord] = []

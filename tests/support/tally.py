@@ -1,4 +1,4 @@
-"""What long tests did, for `python -m tests.soak` to tell: a line of JSON each in the file HERDMESH_SOAK_TALLY.
+"""Sizes of long tests, for `python -m tests.soak` to print: a line of JSON each in the file HERDMESH_SOAK_TALLY.
 
 Owns the lines. Without that variable nothing is written; a test notes the same in both cases.
 """
@@ -14,7 +14,7 @@ VARIABLE = "HERDMESH_SOAK_TALLY"
 
 
 def note(part: str, *, runs: int, operations: int, faults: Mapping[str, int], violations: int = 0) -> None:
-    """One part's sizes: what was run, asked and done to it."""
+    """Note one part's sizes: runs, operations and faults."""
     _write(
         {
             "part": part,
@@ -27,7 +27,7 @@ def note(part: str, *, runs: int, operations: int, faults: Mapping[str, int], vi
 
 
 def caught(mutant: str, seed: int, checks: Sequence[str]) -> None:
-    """A build with one safety switched off was caught."""
+    """Note that a build with one safety switched off was caught."""
     _write({"mutant": mutant, "seed": seed, "checks": list(checks)})
 
 

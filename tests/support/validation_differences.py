@@ -1,10 +1,11 @@
-"""Which recorded definitions have no counterpart here, and which recorded validations are not answered as Connect does.
+"""Differences from Connect in validation: recorded definitions without a counterpart here, and recorded validations
+that are answered differently.
 
-Owns the kinds, by class and by request, and why. Owns no comparison (services/worker's golden tests) and no page
-(libs/core/tests/connect/differences.py). The mirror's own: `mirror_differences`.
+Owns the kinds, by class and by request, and the reasons. Owns no comparison (services/worker's golden tests) and no
+page (libs/core/tests/connect/differences.py). The mirror has its own: `mirror_differences`.
 
-Invariant: a definition of a class that is not named here is wanted as Java recorded it, and so is an answer to a
-request that no kind meets.
+Invariant: a definition of a class that is not named here is expected as Java recorded it, and so is an answer to a
+request of no kind.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WITHOUT_COUNTERPART = (
         WORKERS,
     ),
 )
-"""Title, why, and whose definitions."""
+"""Title, reason, and classes of the definitions."""
 
 
 def properties(request: str) -> dict[str, str | None] | None:
@@ -44,7 +45,7 @@ def is_no_config(vector: Line) -> bool:
 
 
 def is_null_pointer(vector: Line) -> bool:
-    """Whether Java trips over itself."""
+    """Whether Java fails with a null pointer."""
     return vector["status"] == 500 and "NullPointerException" in vector["response_body"]["message"]
 
 
@@ -61,4 +62,4 @@ REQUESTS: tuple[tuple[str, str, Callable[[Line], bool]], ...] = (
         is_null_pointer,
     ),
 )
-"""Title, why, and which requests."""
+"""Title, reason, and predicate for the requests."""

@@ -66,7 +66,7 @@ _CLASSES = {one.name: [*one.definition.keys] for one in builtin_classes() if ".t
 
 
 def config_of(seed: int) -> Config:
-    """A config with a few things in it, right and wrong."""
+    """A config with a few settings, valid and invalid."""
     dice = random.Random(seed)
     source = dice.random() < 0.5
     config: Config = {"name": "v", "connector.class": "FileStreamSource" if source else "FileStreamSink", "file": "f"}
@@ -106,7 +106,7 @@ def _add_family(config: Config, family: str, aliases: list[str], dice: random.Ra
 
 
 def our_answer(config: Config, worker: WorkerFacts) -> Json | ConfigError:
-    """The REST API's body, or what Connect would fail with."""
+    """The REST API's body, or the error that Connect would fail with."""
     try:
         return body_of(validate_connector(config, PLUGINS, worker))
     except ConfigError as error:
@@ -161,7 +161,7 @@ def errors_of(body: Json) -> list[tuple[str, list[str]]]:
 
 
 def digest(body: Json) -> str:
-    """Stands for a whole answer, definitions and all."""
+    """A digest of a whole answer, definitions included."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -1,6 +1,6 @@
-"""Waiting for what a herder's watch tells of a connector.
+"""Waits for a state of a connector in a herder's watch.
 
-Owns the wait. Invariant: it ends on a change that was told, or fails after its bound with the last thing seen.
+Owns the wait. Invariant: it ends on a change event, or fails after its bound with the last state seen.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from herdmesh.cli.board import Board
 
 
 class Watching:
-    """A board that is followed, and who waits for what it shows."""
+    """A board that follows a watch, and the waiters for its contents."""
 
     def __init__(self) -> None:
         self.board = Board()
         self._changed = asyncio.Event()
 
     async def follow(self, address: str) -> None:
-        """Keep the board as the herder there tells it, until cancelled."""
+        """Update the board from the herder there, until cancelled."""
         await self.board.follow(address, self._note)
 
     async def until(
         self, name: str, condition: Callable[[views.Json], bool], what: str, timeout_s: float
     ) -> views.Json:
-        """The connector, once the watch shows it so."""
+        """The connector, once the watch shows it in that state."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             self._changed.clear()
@@ -45,7 +45,7 @@ class Watching:
 
 
 def brief(shown: views.Json | None) -> object:
-    """What of a connector tells why it is not what it should be."""
+    """The parts of a connector that explain why its state is not the expected one."""
     if shown is None:
         return None
     tasks = [

@@ -1,12 +1,13 @@
-"""A newer release made of this tree: its contracts have more, and its services use that.
+"""A newer release made of this tree: its contracts have more members, and its services use them.
 
 Owns a folder that, put before everything else on PYTHONPATH, makes a service one of the newer release: `herdmesh.api`
-generated from contracts in which every enum has a value `..._TOMORROW` more, every message a field `tomorrow`, and both
-sides of the worker session a message `tomorrow_message`; and `sitecustomize.py` beside this file, which has the service
-send them. Whatever reads `herdmesh.api` of the tree is then the older release, whichever of the two it talks to.
+generated from contracts in which every enum has an additional value `..._TOMORROW`, every message a field `tomorrow`,
+and both sides of the worker session a message `tomorrow_message`; and `sitecustomize.py` beside this file, which makes
+the service send them. Any process that reads `herdmesh.api` of the tree is then the older release, whichever of the two
+it talks to.
 
-Invariant: nothing of the tree changes, and nothing in the contracts of the newer release breaks an older one
-(`buf breaking` says so of real changes).
+Invariant: nothing of the tree changes, and no change of the newer release's contracts breaks an older one
+(`buf breaking` checks real changes).
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ _FIELD = 20_000
 
 @dataclass(frozen=True)
 class NewerRelease:
-    """The folder, and what its services told that they sent."""
+    """The folder, and the additions that its services reported as sent."""
 
     folder: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """Makes a service one of the newer release."""
+        """Environment that makes a service one of the newer release."""
         path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
         return {"PYTHONPATH": path, "HERDMESH_NEWER_SENT": str(self._sent)}
 
     def sent(self) -> set[str]:
-        """Which of the things that only it knows were sent so far, by their names in `sitecustomize.py`."""
+        """Additions of the newer release that were sent so far, by their names in `sitecustomize.py`."""
         return set(self._sent.read_text().split()) if self._sent.exists() else set()
 
     @property
@@ -47,7 +48,7 @@ class NewerRelease:
 
 
 def make_newer_release(folder: Path) -> NewerRelease:
-    """Write its contracts and what they generate below `folder`."""
+    """Write its contracts and the code generated from them below `folder`."""
     protos = folder / "protos"
     contracts: list[str] = []
     for path in sorted((_ROOT / "protos").rglob("*.proto")):
@@ -66,7 +67,7 @@ def make_newer_release(folder: Path) -> NewerRelease:
 
 
 def _extended(contract: str) -> str:
-    """A contract with one value, field and message of a session more."""
+    """A contract with one additional value, field and session message."""
     contract = re.sub(
         r"^( *)(\w+)_UNSPECIFIED = 0;$", rf"\g<0>\n\1\2_TOMORROW = {_NUMBER};", contract, flags=re.MULTILINE
     )

@@ -1,11 +1,11 @@
-"""What a service of the newer release does otherwise: it sends what this release does not know.
+"""Changed behaviour of a service of the newer release: it sends values that this release does not know.
 
 Python imports this file by its name as the service starts. Owns the serializers of everything that the service sends.
 
 - Every message, and every message in it, has the field `tomorrow`.
-- Enums that are only told (a failure's class, what the CLI shows) have their new value.
-- A worker has a plugin of a new kind; one heartbeat in three is a message of a new kind, and one tells a new state of a
-  task that runs.
+- Enums that are only displayed (a failure's class, texts of the CLI) have their new value.
+- A worker has a plugin of a new kind; one heartbeat in three is a message of a new kind, and one reports a new state of
+  a running task.
 - A herder pauses units by a new target state; one heartbeat in three is a message of a new kind.
 - A status is put in a new mode.
 """
@@ -107,7 +107,7 @@ def _of_statuses(message: Any) -> None:
 
 
 def _note(what: str) -> None:
-    """Once for each life of a service, so that a test knows of it."""
+    """Note an addition once for each life of a service, so that a test knows of it."""
     if what not in _noted:
         _noted.add(what)
         with Path(os.environ["HERDMESH_NEWER_SENT"]).open("a") as file:
@@ -125,5 +125,5 @@ def _serialized_by(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     return serialize
 
 
-# What is encoded once for many callers is changed as well.
+# Messages that are encoded once for many receivers are changed as well.
 encoded.serializer = _serialized_by
