@@ -1,7 +1,8 @@
-"""The checker of the checkers: histories by hand, good and bad, and random ones that were made linearizable.
+"""Tests of the linearizability checker: histories by hand, good and bad, and random ones that are linearizable by
+construction.
 
-Hypothesis makes a history by running operations on a real register, each at a moment inside its interval: whatever the
-checker says then must be yes. Flipping one answer that the register never could have given must make it no.
+Hypothesis makes a history by running operations on a real register, each at a moment inside its interval: the
+checker's verdict must be yes. Replacing one answer by one that the register never could have given must make it no.
 """
 
 from __future__ import annotations
@@ -110,25 +111,26 @@ BAD: dict[str, Sequence[Operation]] = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_good_histories_pass(name: str) -> None:
+def test_linearizable_histories_pass(name: str) -> None:
     assert judge(GOOD[name]) is None
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_histories_fail(name: str) -> None:
+def test_histories_that_are_not_linearizable_fail(name: str) -> None:
     assert judge(BAD[name]) is not None
 
 
-def test_a_search_without_end_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_reaches_its_bound_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.linearizability._TRIED_MAX", 500)
     unknown = [put(f"v{number}", 0, NEVER, Outcome.UNKNOWN) for number in range(12)]
     with pytest.raises(TooHard):
         judge([*unknown, read("nobody wrote this", 1, 2)])
 
 
-def test_writes_whose_fate_nobody_knows_do_not_multiply() -> None:
-    """What a status store leaves behind whose broker dies: erasures that any record could be of, among answered reads
-    and writes of many clients at once."""
+def test_writes_of_unknown_outcome_do_not_multiply_the_search() -> None:
+    """A status store whose broker dies leaves such histories: erasures that any record could belong to, among answered
+    reads and writes of many clients at once.
+    """
     history: list[Operation] = []
     for moment in range(0, 60, 2):
         value = f"v{moment}"
@@ -148,7 +150,7 @@ _SEEN = [st.one_of(values, st.sampled_from(list(Seen))) for values in _VALUES]
 
 @st.composite
 def _answers(draw: st.DrawFn) -> list[Operation]:
-    """A few operations with any answers at all: most of these histories are of no register."""
+    """A few operations with arbitrary answers: most of these histories are of no register."""
     made: list[Operation] = []
     for number in range(draw(st.integers(1, _ANSWERS_MAX))):
         kind = draw(_KINDS)
@@ -174,7 +176,7 @@ def _answers(draw: st.DrawFn) -> list[Operation]:
 
 
 def _some_order_explains(history: Sequence[Operation], value: str | None = None) -> bool:
-    """By trying every order."""
+    """Try every order."""
     left = [one for one in history if one.outcome is not Outcome.NOT_APPLIED]
     if all(one.outcome is Outcome.UNKNOWN for one in left):
         return True
@@ -189,7 +191,7 @@ def _some_order_explains(history: Sequence[Operation], value: str | None = None)
 
 @settings(max_examples=1_000, deadline=None)
 @given(_answers())
-def test_the_verdict_is_that_of_every_order_tried(history: list[Operation]) -> None:
+def test_the_verdict_equals_that_of_trying_every_order(history: list[Operation]) -> None:
     assert (judge(history) is None) == _some_order_explains(history)
 
 
@@ -221,7 +223,9 @@ def _histories(draw: st.DrawFn) -> list[Operation]:
             else:
                 asked.outcome = Outcome.REFUSED
                 asked.seen = value
-            if draw(st.integers(0, 4)) == 0:  # its client never learned; what is refused may as well never have come
+            if (
+                draw(st.integers(0, 4)) == 0
+            ):  # its client never learned the outcome; a refused write may as well never have arrived
                 asked.outcome, asked.returned, asked.seen = Outcome.UNKNOWN, NEVER, Seen.NOTHING
         made.append(asked)
     return made
@@ -229,7 +233,7 @@ def _histories(draw: st.DrawFn) -> list[Operation]:
 
 @settings(max_examples=150, deadline=None)
 @given(_histories())
-def test_what_a_register_did_passes(history: list[Operation]) -> None:
+def test_a_history_of_a_real_register_passes(history: list[Operation]) -> None:
     assert judge(history) is None
 
 
@@ -247,7 +251,7 @@ def test_one_impossible_answer_fails(history: list[Operation], data: st.DataObje
 
 @settings(max_examples=100, deadline=None)
 @given(_histories(), st.data())
-def test_a_read_of_what_was_overwritten_fails(history: list[Operation], data: st.DataObject) -> None:
+def test_a_read_of_an_overwritten_value_fails(history: list[Operation], data: st.DataObject) -> None:
     """After everything known has ended and one more write was read, no earlier value can be seen."""
     values = [one.value for one in history if one.outcome is Outcome.OK and one.value is not None]
     if not values:
@@ -261,7 +265,7 @@ def test_a_read_of_what_was_overwritten_fails(history: list[Operation], data: st
 
 
 def _history() -> tuple[History, StoreLog]:
-    """Two writes of one client, a read and a watch, as they should be."""
+    """Two writes of one client, a read and a watch, without a violation."""
     clock = iter(range(1, 1000))
     history = History(lambda: float(next(clock)))
     first = history.invoke("client", "key", Kind.PUT, value="a", request_id="r1")
@@ -280,7 +284,7 @@ def _history() -> tuple[History, StoreLog]:
     return history, log
 
 
-def test_a_right_history_has_no_violation() -> None:
+def test_a_correct_history_has_no_violation() -> None:
     assert store_checks.check(*_history()) == []
 
 
@@ -373,7 +377,7 @@ def _old_epoch_writes(_: History, log: StoreLog) -> None:
         (_old_epoch_writes, "C4 epochs"),
     ],
 )
-def test_each_checker_sees_its_violation(harm: object, check: str) -> None:
+def test_each_checker_finds_its_violation(harm: object, check: str) -> None:
     history, log = _history()
     assert callable(harm)
     harm(history, log)

@@ -460,7 +460,7 @@ async def running_mesh(
 ) -> AsyncGenerator[Mesh]:
     """A mesh of a group (default: its own) on a shared broker, or on one of its own (None); stopped at the end, in
     order or (`ends_by_force`) at once, where no test checks its leftovers. Its own broker starts as the shared one
-    does, and (`is_quick`) uses the same election times. `worker_env`: more of the workers' environment.
+    does, and (`is_quick`) elects as quickly. `worker_env`: more of the workers' environment.
     """
     group = group or f"mesh-{data_dir.name}"
     env = {

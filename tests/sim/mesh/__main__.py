@@ -1,4 +1,6 @@
-"""`python -m tests.sim.mesh --seed N`: tell one story with its trace. `--seeds A B`: tell many, print what fails."""
+"""Command `python -m tests.sim.mesh --seed N`: run one story with its trace. `--seeds A B`: run many, print the failing
+ones.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The Kafka broker of a story, as far as being there goes.
+"""The Kafka broker of a story, reduced to its availability.
 
-Owns whether it answers, and what waits until it does: writes and reads of the stores, take-overs, commits and ends of
-runs. What is in its topics: `log`; who owns which transactional id: `dataplane`.
+Owns whether it answers, and the queue of requests until it does: writes and reads of the stores, take-overs, commits
+and ends of runs. `log` owns the contents of its topics; `dataplane` owns who has which transactional id.
 
-Invariant: while it is away no record is written or read, and no id changes its owner; what waited goes on in the order
-of asking, each a little later.
+Invariant: during an outage no record is written or read, and no id changes its owner; waiting requests continue in
+their order, each a little later.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Broker:
         self._waiting: list[Deed] = []
 
     def leave(self) -> None:
-        """It answers nobody any more."""
+        """Begin an outage: it answers no request any more."""
         if not self.away:
             self.away, self.left_ms = True, self._world.now
             self._world.trace("broker", "is away")
 
     def come_back(self) -> None:
-        """It answers again."""
+        """End the outage: it answers again."""
         if not self.away:
             return
         self.away = False
@@ -43,7 +43,7 @@ class Broker:
             self._world.scheduler.at(self._world.now + self._world.rng.randint(1, 400), deed)
 
     def when_there(self, deed: Deed) -> bool:
-        """True when it is there now; else `deed` is done once it is back."""
+        """True when the broker is available now; else `deed` is executed after the outage."""
         if self.away:
             self._waiting.append(deed)
         return not self.away

@@ -1,12 +1,13 @@
-"""Restarts by policy against the budget that each unit has for them.
+"""Restarts by policy against the restart budget of each unit.
 
-Owns which account a restart is of, and what gives a new one, both as anybody can see them: what was started is in the
-assignment that is told to stop, what was written is in the config topic. A plan, a pause, a patch that was refused or a
+Owns the mapping of restarts to budgets, and the events that renew a budget, both from outside: the assignment in a stop
+command shows which unit was started how, the config topic shows the writes. A plan, a pause, a refused patch or a
 move renews nothing.
 
-Invariant: one failure is restarted once, however often that is said: a stop that was lost with its session is said
-again, and by the next leader too. A restart counts for who began it, and for each herder that a status told of it, as
-it began to lead or later. Of what nobody wrote, or what was written over before it was told, no later leader can know.
+Invariant: one failure is restarted once, however often the stop is sent: a stop that was lost with its session is sent
+again, also by the next leader. A restart counts for the herder that began it, and for each herder that learned of it
+from a status, as it began to lead or later. No later leader can know of a restart that was not written, or whose record
+was overwritten before it was delivered.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ Subject = tuple[UnitId, str, str]
 @dataclass
 class _Restart:
     at_ms: int
-    #: when it was begun, by the clock of each herder that believed it began it.
+    #: times at which it was begun, by the clock of each herder that believed it began it.
     moments: set[int] = field(default_factory=set[int])
 
 
 @dataclass
 class _Knowledge:
-    """What one herder's process was told of restarts."""
+    """Restarts that one herder's process knows of."""
 
-    #: what each unit's status tells of.
+    #: restarts in each unit's status.
     newest: dict[UnitId, frozenset[int]] = field(default_factory=dict[UnitId, frozenset[int]])
-    #: since it leads, of each unit; and what it began itself.
+    #: restarts of each unit learned while it leads, and those it began itself.
     heard: dict[UnitId, set[int]] = field(default_factory=dict[UnitId, set[int]])
     leads: bool = False
 
@@ -53,11 +54,11 @@ class Budgets:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        #: subject -> order of what failed -> its restart.
+        #: subject -> order of the failed assignment -> its restart.
         self._restarts: dict[Subject, dict[tuple[int, int], _Restart]] = {}
         #: by herder's process.
         self._known: defaultdict[str, _Knowledge] = defaultdict(_Knowledge)
-        #: new accounts that were given besides the first.
+        #: renewed budgets besides the first.
         self._renewed: Counter[Subject] = Counter()
         self._before: dict[str, ConnectorState] = {}
         #: Connect's records of restarts, by connector, and how many there were when a unit was restarted for one.
@@ -65,8 +66,9 @@ class Budgets:
         self._asked: Counter[UnitId] = Counter()
 
     def written(self, connector: str) -> None:
-        """Something of a connector was written. Another config or task set is another subject; what renews the account
-        of the same one is a restart that was asked for and, of the connector itself, a stop."""
+        """Handle a write to a connector. Another config or task set is another subject; the budget of the same one is
+        renewed by a requested restart and, for the connector itself, by a stop.
+        """
         after = self._world.config_log.state.connectors.get(connector)
         before = self._before.pop(connector, None)
         if after is None:
@@ -83,18 +85,19 @@ class Budgets:
             self._renewed[_stored(after, None)] += 1
 
     def restart_recorded(self, connector: str) -> None:
-        """Connect's own record of a restart is in its topic."""
+        """Handle Connect's own record of a restart in its topic."""
         self._recorded[connector] += 1
 
     def restart_asked(self, unit: UnitId, assignment: Assignment) -> None:
-        """A herder restarts a unit as somebody asked for. Without a generation of its own (one that is restarted
-        already counts as asked for, as in Connect) it is for a record of Connect's, once for each."""
+        """Handle a herder's restart of a unit on request. Without a generation of its own (a unit being restarted
+        already counts as requested, as in Connect) it is for a record of Connect's, once for each.
+        """
         if self._asked[unit] < self._recorded[unit.connector]:
             self._asked[unit] = self._recorded[unit.connector]
             self._renewed[_started(unit, assignment)] += 1
 
     def restarted(self, herder: HerderProcess, unit: UnitId, assignment: Assignment) -> str:
-        """A herder restarts what failed, by itself. Tells what is wrong with that, "" = nothing."""
+        """Handle a herder's automatic restart of a failed unit. Returns the violation, "" = none."""
         policy, now = self._world.restart_policy, self._world.now
         subject = _started(unit, assignment)
         restarts = self._restarts.setdefault(subject, {})
@@ -108,7 +111,7 @@ class Budgets:
         return "" if times <= allowed else f"{unit} was restarted {times} times, {allowed} are allowed"
 
     def handed(self, herder: HerderProcess, event: Event) -> None:
-        """A herder is to take in an event."""
+        """Handle an event that a herder is about to process."""
         known = self._known[herder.herder_id]
         if herder.leads and not known.leads:
             for unit, moments in known.newest.items():

@@ -1,9 +1,9 @@
-"""What must be so at every moment of a story, faults or not.
+"""Promises that hold at every moment of a story, with or without faults.
 
-Owns the promises and their names. What must be so once the faults are over: `verdict`.
+Owns the promises and their names. `verdict` owns those that hold once the faults are over.
 
 Each check looks from outside: at records in the topics, messages on streams, take-overs in the data plane and answers
-to callers; never at what a state believes of itself.
+to callers; never at the beliefs of a state machine.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _UNHEARD = "starts on a worker drained since, which nobody hears"
 
 @dataclass(frozen=True)
 class Violation:
-    """A promise that was not kept."""
+    """A broken promise."""
 
     check: str
     at_ms: int
@@ -66,12 +66,12 @@ class Start:
 
 
 class Checker:
-    """The promises kept all along."""
+    """Checks of the promises during the whole story."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.violations: list[Violation] = []
-        #: the story ends with the last of so many.
+        #: number of violations that ends the story.
         self.violations_max = 20
         self.counts: Counter[str] = Counter()
         #: operation id -> how often the config store applied it.
@@ -84,16 +84,16 @@ class Checker:
         self.starts: dict[UnitId, list[Start]] = {}
         self.stops: dict[tuple[UnitId, str], int] = {}
         self.moves = 0
-        #: units that were told to stop in order to move and did not start since.
+        #: units that were stopped in order to move and have not started since.
         self.moving: set[UnitId] = set()
         self._budgets = Budgets(world)
         self._disturbed = Disturbed(world)
         self._truth = Truth(world)
-        #: lives of workers whose drain a caller was told of.
+        #: lives of workers whose drain was confirmed to a caller.
         self.drained: set[str] = set()
-        #: worker -> its lives that took note of a caller's drain, and when last.
+        #: worker -> its lives that received a caller's drain, and when last.
         self._noted: dict[str, dict[str, int]] = {}
-        #: life of a worker -> the epoch whose leader first had it take note of a drain.
+        #: life of a worker -> the epoch of the leader that first sent it a drain.
         self._noted_epoch: dict[str, int] = {}
         self._looked: dict[str, int] = {}
         self._generations: set[int] = set()
@@ -112,7 +112,7 @@ class Checker:
     # --- stores
 
     def stored(self, log: Log) -> None:
-        """A transaction is in a topic."""
+        """Handle a transaction in a topic."""
         begin = self._looked.get(log.topic, 0)
         self._looked[log.topic] = len(log.entries)
         for entry in log.entries[begin:]:
@@ -145,11 +145,11 @@ class Checker:
             self.find("request applied twice", f"{operation} {caller} was applied {self.applied[caller]} times")
         known = self.answers.get(caller)
         if known is not None and known.outcome is Outcome.REFUSED:
-            # A twin of the request, made by the network or a retry, met another state than the one that was refused.
+            # A duplicate of the request, made by the network or a retry, met another state than the refused one.
             self.counts[_LATE_TWIN] += 1
 
     def _leader_wrote(self, caller: str, operation: str) -> None:
-        """Task sets, counts and keys are written by the herder of the newest epoch alone."""
+        """Check that only the herder of the newest epoch writes task sets, counts and keys."""
         newest = self._epochs.get(max(self._epochs, default=0), "")
         if caller.startswith("herder ") and caller != f"herder {newest}":
             self.find("one effective leader", f"{operation} of {caller} was applied, and {newest} leads")
@@ -170,7 +170,7 @@ class Checker:
     # --- callers
 
     def answered(self, operation: Operation) -> None:
-        """A client has its answer."""
+        """Handle the answer to a client."""
         self.answers[operation.id] = operation
         self.counts[f"requests {operation.outcome.value}"] += 1
         applied = self.applied[operation.id]
@@ -182,7 +182,7 @@ class Checker:
             self.find("acknowledged, not in effect", f"{operation.id} {operation.request}")
         before = operation.id in self._twins or operation.decided_ms < self._applied_ms.get(operation.id, 0)
         if operation.outcome is Outcome.REFUSED and applied and before:
-            # A twin was applied while the refusal was on its way: see `_applied`.
+            # A duplicate was applied while the refusal was in flight: see `_applied`.
             self.counts[_LATE_TWIN] += 1
         elif operation.outcome is Outcome.REFUSED and applied:
             self.find("wrong answer", f"{operation.id} was applied and is refused: {operation.answer!r}")
@@ -197,8 +197,9 @@ class Checker:
             self._told_drained(operation, operation.answer)
 
     def _told_drained(self, operation: Operation, answer: Draining) -> None:
-        """A drain is of the life that took note of it while it was asked for. That is recorded afterwards, and may be
-        when that life is over and the next one, which was told nothing, has begun."""
+        """A drain applies to the life of the worker that received it during the request. It is recorded afterwards,
+        possibly when that life is over and the next one, which received no drain, has begun.
+        """
         noted = self._noted.get(answer.worker_id, {})
         lives = {life for life, noted_ms in noted.items() if noted_ms >= operation.begun_ms}
         if not lives:
@@ -208,7 +209,7 @@ class Checker:
     # --- sessions
 
     def sent(self, herder: HerderProcess, sent: ins.Send, stream: Stream) -> None:
-        """A herder says something to a worker."""
+        """Handle a herder's message to a worker."""
         reigns = self._reigns.setdefault(sent.epoch, herder.herder_id)
         granted = self._epochs.get(sent.epoch)
         if reigns != herder.herder_id or granted != herder.herder_id:
@@ -244,7 +245,9 @@ class Checker:
                 self._world.trace(herder.name, "to %s: %s", worker.name, sent.message)
 
     def _adopted(self, worker: WorkerProcess, adopted: tuple[UnitId, ...]) -> None:
-        """What was started later and is lost gives way to what is adopted: that counts as the newest from here on."""
+        """A later start that was lost is superseded by the adopted assignment: that counts as the newest from here
+        on.
+        """
         for one in worker.state.holdings():
             if one.unit.task is not None and UnitId(one.unit.connector, one.unit.task) in adopted:
                 self._orders[one.unit.connector, one.unit.task] = one.assignment.order
@@ -277,12 +280,14 @@ class Checker:
                     self.find("drained worker gets no work", f"{unit} starts on {other.name}, drained before")
 
     def _cannot_know(self, epoch: int, worker: WorkerProcess, stream: Stream) -> bool:
-        """A leader whose machine slept goes on with a stream of before: the worker left it, and was drained by a later
-        leader. Nobody hears the start. Over a stream that the worker has not left it is found, whoever sends it."""
+        """A leader whose machine slept continues with an old stream: the worker left it, and was drained by a later
+        leader. The start reaches no worker. Over a stream that the worker has not left, the start is a violation,
+        whichever herder sends it.
+        """
         return epoch < self._noted_epoch.get(worker.incarnation, 0) and not stream.whole
 
     def handed(self, herder: HerderProcess, event: ev.Event) -> None:
-        """A herder is to take in an event."""
+        """Handle an event that a herder is about to process."""
         self._disturbed.handed(herder, event)
         self._budgets.handed(herder, event)
 
@@ -300,11 +305,11 @@ class Checker:
         return stream is not None and stream.whole and herder.session_of(stream)
 
     def _holds(self, worker: WorkerProcess, unit: UnitId) -> bool:
-        # With its state: one that is on its way out has said so, and is not to be overtaken either.
+        # With its state: a unit being released has reported so, and must not be overtaken either.
         return any(one.unit == unit for one in worker.state.holdings())
 
     def _timed_out(self, unit: UnitId, worker: WorkerProcess) -> bool:
-        """Told to stop so long ago that the herder counts it as lost."""
+        """Stopped so long ago that the herder counts it as lost."""
         stopped_ms = self.stops.pop((unit, worker.name), None)
         if stopped_ms is None:
             return False
@@ -315,7 +320,7 @@ class Checker:
         return False
 
     def commanded(self, worker: WorkerProcess, event: events.Command) -> None:
-        """A command reaches a worker: one of an older leader must change nothing."""
+        """Deliver a command to a worker: one of an older leader must change nothing."""
         before, held = worker.state.epoch_max, None
         if event.epoch < before:
             self.counts["stale commands"] += 1
@@ -336,7 +341,7 @@ class Checker:
     # --- the data plane
 
     def took_over(self, run: Run) -> None:
-        """A run initialised its id."""
+        """Handle a run's initialisation of its id."""
         self.counts["take-overs"] += 1
         world = self._world
         world.trace("data", "%s takes over on %s", run, run.worker.name)
@@ -345,14 +350,15 @@ class Checker:
             self.find("one owner past the fence", " and ".join(map(str, owners)))
         order, newest = run.assignment.order, self._orders.get(run.task_id, (0, 0))
         if order[0] == max(self._epochs, default=0):
-            # What a leader started after its time is over is not what anybody else could know of.
+            # No other process could know of a start by a leader whose time is over.
             self._orders[run.task_id] = max(order, newest)
         if order < newest and not run.stopping and self._knows_better(run, newest):
             self.find("newest owner wins", f"{run} on {run.worker.name} takes over after {newest}")
 
     def moves_records(self, run: Run) -> None:
-        """A run has verified its claim. Runs of two task sets never move records side by side, for a task of each may
-        own the same partition."""
+        """Handle a run that has verified its claim. Runs of two task sets never move records side by side, for a task
+        of each may own the same partition.
+        """
         for other in self._world.dataplane.all_owners():
             if other.moves and other.unit.connector == run.unit.connector and other.task_set != run.task_set:
                 older, newer = sorted((run, other), key=lambda one: one.assignment.order)
@@ -366,19 +372,19 @@ class Checker:
         return any(self.hears(worker, herder) for herder in self._world.herders if herder.leads)
 
     def fenced(self, connector: str, task_count: int) -> None:
-        """A worker initialised ids for the leader."""
+        """Handle a worker's initialisation of ids for the leader."""
         self.counts["fences"] += 1
         self._world.trace("data", "ids 0 to %s of %s are fenced", task_count - 1, connector)
 
     def altered(self, connector: str) -> None:
-        """A worker writes offsets that came with a create: nobody of an earlier life may write them too."""
+        """Handle a worker's write of offsets that came with a create: no run of an earlier life may write them too."""
         self.counts["offsets altered"] += 1
         for run in self._world.dataplane.all_owners():
             if run.moves and run.unit.connector == connector:
                 self.find("offsets altered under a run", f"{run} on {run.worker.name}")
 
-    # --- looked at every half second
+    # --- checked every half second
 
     def look(self) -> None:
-        """What is shown, against what is so."""
+        """Compare displayed states with real ones."""
         self._truth.look()

@@ -1,6 +1,6 @@
-"""Callers of the public service, as `herd` calls: to the leader, patiently, under one request id until it answers.
+"""Callers of the public service, as `herd` calls: to the leader, with retries under one request id until it answers.
 
-Owns what is asked, and what the caller knows of it in the end: acknowledged, refused, or unknown.
+Owns the requests, and the caller's final knowledge of each: acknowledged, refused, or unknown.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RETRY_MS = 250
 _RETRIED = frozenset(
     {"NO_LEADER", "STORE_REPLAYING", "NOT_WRITER", "WRITER_FENCED", "SHUTTING_DOWN", "TOPIC_RECREATED", "NO_WORKER"}
 )
-#: answers that say that nothing was done, and that nothing will be.
+#: answers that promise that nothing was done, and that nothing will be.
 REFUSALS = frozenset(
     {
         "CONFIG_INVALID",
@@ -161,7 +161,7 @@ class Client(Node):
         self.busy = False
         self.world.checker.answered(operation)
 
-    # --- what is asked
+    # --- choice of requests
 
     def _request(self) -> Request:
         rng = self.world.rng
@@ -213,7 +213,7 @@ class Client(Node):
 
 
 class Operator(Client):
-    """One who stops connectors, has them go on from elsewhere, and lets them run again."""
+    """An operator who stops connectors, changes their offsets, and starts them again."""
 
     def __init__(self, name: str, world: World) -> None:
         super().__init__(name, world)
@@ -235,13 +235,13 @@ class Operator(Client):
 
 
 async def _called(herder: HerderProcess, request: Request, options: WriteOptions) -> Any:
-    """What the servicer does: hand it to the loop, wait for the answer or the refusal."""
+    """Do the servicer's work: hand the request to the loop, wait for the answer or the refusal."""
     answer = Answer()
 
     def reply(found: CallAnswer | HerdmeshError) -> None:
         answer.set(found)
 
     number = herder.call(request, options, CALL_MS, reply)
-    # A client that gave up cancels its call.
+    # A client that stops waiting cancels its call.
     herder.after(CALL_MS + 500, lambda: herder.cancel(number))
     return await answer

@@ -104,7 +104,7 @@ class ConfigReplica(Replica):
     # --- leadership, as effects.campaigns
 
     def campaign(self, request: leader_pb.CampaignRequest, stream: Stream) -> None:
-        """A herder opened its stream."""
+        """Handle a herder's opened campaign stream."""
         if not request.herder_id:
             return
         held = wire.leader_token(request.held) if request.HasField("held") else None

@@ -1,12 +1,12 @@
-"""What the runs of tasks do to Kafka, as far as ownership goes: each task's id is a transactional id.
+"""Effects of the tasks' runs on Kafka, reduced to ownership: each task's id is a transactional id.
 
-Owns who may write under each id (`init_transactions` fences every earlier owner, who notices at its next write), and
+Owns who may write under each id (`init_transactions` fences every earlier owner, who learns it at its next write), and
 the fake runs: processes that start, take over, verify their claim in the config topic by the product's own rule, run,
-and end well, badly, without a word, or not at all. A run outlives its worker's process for a moment, and runs on while
-the worker stands still.
+and end well, badly, silently, or not at all. A run outlives its worker's process for a moment, and continues while
+the worker is frozen.
 
 Invariant: a run is an owner from its take-over until it ends or is fenced, and moves records only while it is one and
-after its claim was verified; the checks are told of each.
+after its claim was verified; the checks are notified of each.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ _PROGRESS = ProgressReport(
     records_in=1, commit_scope=CommitScope("connect", ("t",)), partitions=(PartitionProgress("t", 0, 1, 1, 1),)
 )
 _QUIET_MS = 5_000
-#: a fifth as often as a real one, to keep histories short; a third of what a worker calls STALLED.
+#: a fifth as often as a real one, to keep histories short; a third of the time after which a worker counts it as
+#: STALLED.
 _PULSE_MS = 10_000
 
 
 class Fate(Enum):
-    """How a run will go, unless it is told to stop."""
+    """Behaviour of a run, unless it is stopped."""
 
     RUNS = "runs"
     GOES_QUIET = "goes quiet"
@@ -48,7 +49,7 @@ class Fate(Enum):
 
 
 class Run:
-    """One run. Its process belongs to nobody: the worker only hears of it."""
+    """One run. Its process is independent of the worker, which only gets its messages."""
 
     def __init__(self, world: World, worker: WorkerProcess, submitted: instructions.SubmitRun) -> None:
         self.world = world
@@ -65,7 +66,7 @@ class Run:
         )
         self.always = submitted.spec.connector_config.get("always")
         self.fate = self._fate()
-        #: what it does when it has nothing to do.
+        #: its behaviour when it has nothing to do.
         self.stays_warm = world.rng.random() < 0.5
         self.progress = _PROGRESS
         self.owns = False
@@ -77,7 +78,7 @@ class Run:
 
     @property
     def task_set(self) -> tuple[str, str]:
-        """Which task set it belongs to: incarnation and generation of the set."""
+        """Its task set: incarnation and generation of the set."""
         return (self.assignment.incarnation, self.assignment.task_digest.partition(":")[0])
 
     @property
@@ -89,26 +90,26 @@ class Run:
         return f"run {self.run_id} of {self.unit} (epoch {order.epoch}, generation {order.generation})"
 
     def stop(self) -> None:
-        """It is told to commit and end. A process that has not begun hears it when it begins."""
+        """Command it to commit and end. A process that has not started gets the command when it starts."""
         self.stopping = True
         if self.moves and self.owns and self.fate is not Fate.NEVER_STOPS:
             self._later(self.world.rng.randint(2, 80), self._stopped)
 
     def rest(self) -> None:
-        """Told to keep no slot for nothing."""
+        """Command it to end if it is warm."""
         self.stays_warm = False
         self._later(self.world.rng.randint(1, 200), self._quiet)
 
     def kill(self) -> None:
-        """Its process is killed."""
+        """Kill its process."""
         self._later(self.world.rng.randint(1, 50), lambda: self._end("killed"))
 
     def orphan(self) -> None:
-        """Its worker's process is gone; it follows soon."""
+        """Its worker's process has ended; it follows soon."""
         self._later(self.world.rng.randint(0, 3_000), lambda: self._end("its worker died"))
 
     def fence(self) -> None:
-        """Somebody else initialised its id: it may not write any more, and learns it at its next write."""
+        """Another process initialised its id: it may not write any more, and learns it at its next write."""
         if not self.owns:
             return
         self.owns = False
@@ -143,12 +144,14 @@ class Run:
         self._later(rng.randint(1, 15) if rng.random() < 0.9 else rng.randint(15, 800), self._verify)
 
     def _pulse(self) -> None:
-        """Its loop moves, also while it waits for a broker (`engine.runtime.progress_ticks`)."""
+        """Report progress of its loop, also while it waits for a broker (`engine.runtime.progress_ticks`)."""
         self._say(events.RunPulse(self.run_id, 0, 0))
         self._later(_PULSE_MS, self._pulse)
 
     def _verify(self) -> None:
-        """What `engine.fencing.task_set_check` does: read the config topic from the claim's place to its end."""
+        """Do the work of `engine.fencing.task_set_check`: read the config topic from the claim's position to its
+        end.
+        """
         if not self.owns or not self._reaches_broker(self._verify):
             return
         log = self.world.config_log
@@ -175,12 +178,12 @@ class Run:
             self._later(self.world.rng.randint(50, 3_000), lambda: self._goes_wrong(lambda: self._end("exit code 137")))
 
     def _goes_wrong(self, deed: Callable[[], None]) -> None:
-        """Nothing goes wrong by chance once the faults are over."""
+        """Fail at random, but not once the faults are over."""
         if self.always or self.world.network.unruly:
             deed()
 
     def _quiet(self) -> None:
-        # A broker that is away is no quiet, and nothing is committed without it.
+        # A run without a reachable broker is not idle, and commits nothing.
         if self.stopping or not self._reaches_broker(self._quiet):
             return
         if self.stays_warm:
@@ -216,7 +219,7 @@ class Run:
 
 
 class DataPlane:
-    """Kafka's transaction coordinator, as far as tasks' ids go."""
+    """Kafka's transaction coordinator, for tasks' ids only."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -231,7 +234,7 @@ class DataPlane:
         self._world.checker.took_over(run)
 
     def fence(self, task_id: tuple[str, int]) -> None:
-        """Whoever has the id now may not write under it any more."""
+        """Fence the current owner of the id: it may not write under it any more."""
         self.offsets.fence(task_id)
         for owner in self.owners.pop(task_id, []):
             owner.fence()

@@ -1,8 +1,8 @@
-"""Restarts that nobody needed: units told to move though their worker neither goes nor lacks their plugin.
+"""Unnecessary restarts: units that are moved although their worker neither leaves nor lacks their plugin.
 
-Owns the rules of a move for balance, as anybody can see them who reads what a herder hears and says: it comes when no
-worker has come or gone for a while, a few at a time, it makes loads more even, and it touches nothing that was started
-a moment ago. Times are by the herder's own clock, which faults make leap.
+Owns the rules of a move for balance, from the events and messages of a herder alone: it comes when no worker has joined
+or left for a while, a few at a time, it makes loads more even, and it touches no unit that was started a moment ago.
+Times are by the herder's own clock, which faults make leap.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ LEAVER_CHECK = "a worker that leaves gets no work"
 
 
 class Disturbed:
-    """What herders moved for balance, and whether they might."""
+    """Moves for balance by herders, and whether they were allowed."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        #: herder -> when it last heard that a worker came or went.
+        #: herder -> when it last learned that a worker joined or left.
         self._unrest_ms: dict[str, int] = {}
         #: herder -> the epoch that it was granted last; the same may be granted again.
         self._epochs: dict[str, int] = {}
         #: herder and worker -> their newest session.
         self._sessions: dict[tuple[str, str], int] = {}
-        #: herder and session -> the life of the worker that it was opened by.
+        #: herder and session -> the life of the worker that opened it.
         self._lives: dict[tuple[str, int], str] = {}
-        #: herder and life of a worker that told it that it leaves.
+        #: herder and life of a worker that reported to it that it leaves.
         self._leaving: set[tuple[str, str]] = set()
-        #: life of a worker -> whether it was last told to drain.
+        #: life of a worker -> whether the last command was to drain.
         self._draining: dict[str, bool] = {}
-        #: unit -> who started it last, and when.
+        #: unit -> the herder that started it last, and when.
         self._started: dict[UnitId, tuple[str, int]] = {}
-        #: epoch -> units that move for balance -> to whom.
+        #: epoch -> units that move for balance -> their target worker.
         self._moving: dict[int, dict[UnitId, str]] = {}
 
     def handed(self, herder: HerderProcess, event: ev.Event) -> None:
-        """A herder takes in an event."""
+        """Handle an event that a herder processes."""
         match event:
             case ev.WorkerHello(incarnation=incarnation, leaving=True):
                 self._leaving.add((herder.name, incarnation))
@@ -62,18 +62,18 @@ class Disturbed:
                 pass
 
     def welcomed(self, herder: HerderProcess, worker: WorkerProcess, session: int) -> None:
-        """A herder takes a worker in."""
+        """Handle a herder's welcome to a worker."""
         self._sessions[herder.name, worker.name] = session
         self._lives[herder.name, session] = worker.incarnation
         self._unrest_ms[herder.name] = herder.now_ms
 
     def told_draining(self, herder: HerderProcess, worker: WorkerProcess, *, draining: bool) -> None:
-        """A herder tells a worker to drain, or not to."""
+        """Handle a herder's command to a worker to drain, or to end the drain."""
         self._draining[worker.incarnation] = draining
         self._unrest_ms[herder.name] = herder.now_ms
 
     def started(self, herder: HerderProcess, worker: WorkerProcess, unit: UnitId) -> None:
-        """A herder starts a unit."""
+        """Handle a herder's start of a unit."""
         if (herder.name, worker.incarnation) in self._leaving:
             self._world.checker.find(LEAVER_CHECK, f"{herder.name} starts {unit} on {worker.name}, which leaves")
         self._started[unit] = (herder.name, herder.now_ms)
@@ -81,7 +81,7 @@ class Disturbed:
             moving.pop(unit, None)
 
     def moved(self, herder: HerderProcess, epoch: int, worker: WorkerProcess, unit: UnitId, reason: str) -> None:
-        """A herder stops a unit so that it moves."""
+        """Handle a herder's stop of a unit in order to move it."""
         if self._must(worker, unit):
             return
         checker, rules = self._world.checker, self._world.rules("")
@@ -101,7 +101,7 @@ class Disturbed:
             checker.find(CHECK, f"{what}, and {len(moving)} units move for balance at once")
 
     def _must(self, worker: WorkerProcess, unit: UnitId) -> bool:
-        """Its worker drains or leaves, or has not its plugin."""
+        """Its worker drains or leaves, or lacks its plugin."""
         leaves = any(life == worker.incarnation for _, life in self._leaving)
         if leaves or self._draining.get(worker.incarnation, worker.state.draining):
             return True

@@ -1,6 +1,6 @@
-"""Misfortune, from one seed: what happens to processes, links and stores while a story lasts.
+"""Faults of processes, links and stores in a story, from one seed.
 
-Owns which faults there are, how often they come, and healing. Each is something that happens to real processes.
+Owns the kinds of faults, how often they come, and healing. Each fault happens to real processes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Faults:
         self._world.scheduler.at(self._world.now + self._rng.randint(*_PAUSE_MS), self._next)
 
     def heal(self) -> None:
-        """The end of misfortune: links are whole, who stands still goes on, who is dead is started again."""
+        """End all faults: links are whole, frozen processes continue, dead ones are started again."""
         world = self._world
         world.network.heal_all()
         world.broker.come_back()
@@ -130,8 +130,9 @@ class Faults:
         return self._freeze(node, what, clock=clock) if node is not None else None
 
     def _wake_up_leading(self) -> str | None:
-        """The leader's machine sleeps past its lease; it wakes up believing that it leads, cut off from who knows
-        better, and a worker's session with the new leader breaks: it may dial the old one."""
+        """The leader's machine sleeps past its lease; it wakes up believing that it leads, cut off from processes that
+        know better, and a worker's session with the new leader breaks: it may dial the old one.
+        """
         leader = self._world.leader()
         if leader is None:
             return None
@@ -201,7 +202,7 @@ class Faults:
         return "link cut"
 
     def _isolate(self) -> str | None:
-        """A worker is cut off from every herder, and not from Kafka: it counts as lost, and works on."""
+        """A worker is cut off from every herder, and not from Kafka: it counts as lost, and continues to work."""
         worker = self._rng.choice(self._world.workers)
         self._world.trace("network", "%s: cut off from the herders", worker.name)
         for herder in self._world.herders:
@@ -229,7 +230,7 @@ class Faults:
         return "clock leaps"
 
     def _fence(self) -> str | None:
-        """Somebody initialises the id of a task that runs rightfully."""
+        """Another process initialises the id of a task that rightfully runs."""
         owners = self._world.dataplane.all_owners()
         if not owners:
             return None
@@ -239,7 +240,7 @@ class Faults:
         return "owner fenced from outside"
 
     def _broker(self) -> str | None:
-        """The broker goes away and comes back; sometimes the stores elect other writers then."""
+        """The broker becomes unreachable and returns; sometimes the stores elect other writers then."""
         world = self._world
         if world.broker.away:
             return None

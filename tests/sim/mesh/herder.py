@@ -1,10 +1,10 @@
 """A herder's process: the real state, campaign, watches and writes over the simulated network.
 
-Re-plays what needs an event loop in the product: `loop.HerderLoop` (events in, instructions out, ticks),
-`Campaign.run` (heartbeats, coming back), `_Watch.run` and `StoreWrites._write` (retries within 20 s). Everything these
-say and understand is the product's own code.
+Re-implements the parts that need an event loop in the product: `loop.HerderLoop` (events in, instructions out, ticks),
+`Campaign.run` (heartbeats, reconnects), `_Watch.run` and `StoreWrites._write` (retries within 20 s). All messages and
+their handling are the product's own code.
 
-Invariant: as in the product, one event at a time, and a session that ends is told to the state once.
+Invariant: as in the product, one event at a time, and a session's end reaches the state once.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class HerderProcess(Node):
         self._numbers = itertools.count(1)
         self._campaign = Campaign("config", self.herder_id, self.address, self._post)
         self._standing: Stream | None = None
-        #: writes under way: what a caller gave up on may land yet.
+        #: writes in flight: a write may be applied after its caller stopped waiting.
         self.writing: set[int] = set()
         self._writes = StoreWrites("config", "status", self.herder_id, self._post, self._carry_on)
         self._watches = (ConfigWatch("config", self._post), StatusWatch("status", self._post))
@@ -87,7 +87,7 @@ class HerderProcess(Node):
     # --- loop.HerderLoop
 
     def handle(self, event: ev.Event) -> None:
-        """One event; its instructions are carried out at once."""
+        """Handle one event; its instructions are executed at once."""
         self.world.checker.handed(self, event)
         for instruction in self.herder.handle(event, self.now_ms):
             self._carry_out(instruction)
@@ -130,21 +130,21 @@ class HerderProcess(Node):
         timeout_ms: int,
         reply: Callable[[CallAnswer | HerdmeshError], None],
     ) -> int:
-        """Somebody calls this herder."""
+        """Handle a call to this herder."""
         number = next(self._numbers)
         self._calls[number] = reply
         self.handle(ev.RequestReceived(number, request, options, self.now_ms + timeout_ms))
         return number
 
     def cancel(self, number: int) -> None:
-        """The caller hung up."""
+        """Handle a caller's hang-up."""
         if self._calls.pop(number, None) is not None:
             self.handle(ev.RequestCancelled(number))
 
     # --- service.sessions
 
     def session_opened(self, stream: Stream) -> None:
-        """A worker dialled in."""
+        """Handle a worker's dial-in."""
         refusal = self.herder.refusal
         if refusal is not None:
             stream.close(stream.far, refusal)
@@ -185,7 +185,7 @@ class HerderProcess(Node):
             self.after(0, self._stand)
 
     def _stand(self) -> None:
-        """One campaign stream, until it breaks."""
+        """Run one campaign stream, until it breaks."""
         campaign = self._campaign
         campaign._sent_ms.clear()  # pyright: ignore[reportPrivateUsage]
         target = self.world.route(self, "config", "LeadershipService", None)
@@ -227,7 +227,7 @@ class HerderProcess(Node):
     # --- effects.writes
 
     def _write(self, wanted: Any) -> None:
-        """As `StoreWrites._write`: the same request again while nobody knows, for 20 s."""
+        """As `StoreWrites._write`: repeat the same request while the outcome is unknown, for 20 s."""
         options = getattr(wanted, "options", None)
         request_id = options.request_id if isinstance(options, WriteOptions) and options.request_id else ""
         request_id = request_id or f"{self.herder_id}-{next(self._numbers)}"

@@ -1,10 +1,10 @@
-"""A store's topic with one writer and several replicas: what the stores' own simulator checks, taken for granted here.
+"""A store's topic with one writer and several replicas; relies on the properties that the stores' own simulator checks.
 
 Owns the records, their order, who may write, and how far each replica has read. The states are the services' own pure
 states; because a fold is the same everywhere, a replica that lags has the state of an earlier record.
 
-Invariants: a write is decided on everything written before it and is in force at once; who lost the election and does
-not know is refused at its next write, whatever it believes.
+Invariants: a write is decided on everything written before it and is in force at once; a writer that lost the election
+and does not know it is refused at its next write, whatever it believes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: silence of a writer after which another replica takes over.
 ELECTION_MS = 4_000
-#: of what a broker was sent so shortly before it went away, nobody knows whether it was written.
+#: the outcome of a write sent so shortly before an outage is unknown.
 _ON_ITS_WAY_MS = 300
 _GIVES_UP_MS = 6_000
 
@@ -38,13 +38,13 @@ def _unknown() -> WriteOutcomeUnknown:
 
 @dataclass
 class Entry:
-    """One record, what it changed, and the state and revision after it."""
+    """One record, its changes, and the state and revision after it."""
 
     record: StoredRecord
     changes: Sequence[Any]
     state: Any
     revision: Revision
-    #: what watchers are sent of it, made once.
+    #: messages to watchers about it, created once.
     messages: list[Any] = field(default_factory=lambda: [])
     made: bool = False
 
@@ -67,7 +67,7 @@ class Log:
         self._last_well_ms = 0
 
     def append(self, decision: WriteDecision[Any]) -> None:
-        """One transaction, with what is beside it."""
+        """Append one transaction, with its extra records and offsets."""
         records = decision.records
         if decision.beside is not None:
             self.world.dataplane.offsets.created(decision)
@@ -102,14 +102,14 @@ class Log:
         """Called often: elect another writer when this one has been silent for long."""
         now = self.world.now
         if self.world.broker.away:
-            return  # who holds an election without it
+            return  # without a broker there is no election
         if self.writer is not None and self.writer.well and self.writer.claims:
             self._last_well_ms = now
         elif now - self._last_well_ms >= ELECTION_MS or self.writer is None:
             self.elect()
 
     def elect(self) -> None:
-        """The next replica that runs becomes the writer."""
+        """Make the next running replica the writer."""
         able = [replica for replica in self.replicas if replica.well and replica is not self.writer]
         if not able and self.writer is not None and self.writer.well:
             able = [self.writer]
@@ -123,7 +123,7 @@ class Log:
 
 
 class Replica(Node):
-    """One process of a store; a `TopicStore` as far as the servicers use one."""
+    """One process of a store; a `TopicStore` for the methods that the servicers use."""
 
     def __init__(self, name: str, world: World, log: Log) -> None:
         super().__init__(name, world)
@@ -134,7 +134,7 @@ class Replica(Node):
         self.slow_ms = 0
         self.term = 0
         self.watchers: list[Callable[[Entry], None]] = []
-        #: writes under way in this life.
+        #: writes in flight in this life.
         self.writing: set[object] = set()
         log.replicas.append(self)
 
@@ -151,13 +151,13 @@ class Replica(Node):
         return self.log.entries[self.index - 1].revision if self.index else Revision(self.topic, (0,))
 
     async def wait_for(self, revision: Revision) -> None:
-        """Replicas lag for milliseconds; who must wait longer asks again."""
+        """Wait for the revision: replicas lag for milliseconds; a caller that would wait longer has to retry."""
 
     async def barrier(self) -> Revision:
         return self.revision
 
     async def write(self, decide: Callable[[Any], WriteDecision[Any]]) -> Any:
-        """Decide, write, answer with what was applied; a fault may hide the answer."""
+        """Decide, write, answer with the applied result; a fault may hide the answer."""
         mine, writing = object(), self.writing
         writing.add(mine)
         try:
@@ -171,7 +171,7 @@ class Replica(Node):
             await self._pause(self.world.rng.randint(0, self.slow_ms))
         while self.world.broker.away:
             await self._without_broker(decide)
-        # What waited through a change of writers fails with it.
+        # Writes that waited through a change of writers fail with it.
         if not self.claims or self.term != term:
             raise NotWriter(f"{self.name} does not write")
         if self.log.writer is not self:
@@ -197,8 +197,9 @@ class Replica(Node):
         await pause
 
     async def _without_broker(self, decide: Callable[[Any], WriteDecision[Any]]) -> None:
-        """Nobody answers the commit. What was on its way when the broker went may have been the last thing it did;
-        what came later is tried until somebody gives up. Returns when the broker is back in time."""
+        """Handle a commit without a broker. A commit in flight when the outage began may have been the broker's last
+        action; a later one is retried until its caller stops waiting. Returns when the broker is back in time.
+        """
         world = self.world
         on_its_way = world.now - world.broker.left_ms < _ON_ITS_WAY_MS and self.claims and self.log.writer is self
         if on_its_way and self.index == len(self.log.entries) and world.rng.random() < 0.5:
@@ -227,7 +228,7 @@ class Replica(Node):
                 other.after(self._lag_ms(), lambda other=other: other.advance(end))
 
     def advance(self, index: int) -> None:
-        """Read up to there, and tell the watchers."""
+        """Read up to `index`, and notify the watchers."""
         if not self.world.broker.when_there(partial(self.take, self.life, partial(self.advance, index))):
             return
         entries = self.log.entries
@@ -237,7 +238,7 @@ class Replica(Node):
                 watcher(entries[self.index - 1])
 
     def learn(self) -> None:
-        """What the election says reaches this replica."""
+        """Deliver the election's result to this replica."""
         writes = self.log.writer is self
         if writes != self.claims:
             self.term += 1
@@ -250,10 +251,10 @@ class Replica(Node):
             self.lost()
 
     def gained(self) -> None:
-        """This replica writes now."""
+        """This replica becomes the writer."""
 
     def lost(self) -> None:
-        """This replica writes no more."""
+        """This replica is no longer the writer."""
 
     def begin(self) -> None:
         """Start the process: it replays the topic."""
@@ -264,7 +265,7 @@ class Replica(Node):
         self.index = len(self.log.entries)
 
     def watch(self, stream: Stream, watcher: Callable[[Entry], None]) -> None:
-        """Tell `watcher` of every record from now on, until the stream ends."""
+        """Call `watcher` for every record from now on, until the stream ends."""
         self.watchers.append(watcher)
 
         def over(_: object) -> None:

@@ -1,7 +1,7 @@
 """Builds of the product with one safety switched off, for the tests that show that the simulator finds each.
 
-Owns the switches. They are patches of a test, never flags of the product: each puts in the place of one function what a
-careless author might have written there. `docs/internals/bugs.md` lists which check finds each.
+Owns the switches. They are patches of a test, never flags of the product: each replaces one function by a
+plausible mistake. `docs/internals/bugs.md` lists which check finds each.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from herdmesh.worker.state.machine import WorkerState
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """In the place of what is left out."""
+    """Replacement for a removed call."""
 
 
 def _no_fence() -> Generator[None]:
-    """A changed task set starts without initialising the ids of tasks that may run on a worker nobody can ask."""
+    """A changed task set starts without initialising the ids of tasks that may run on an unreachable worker."""
 
     def forget(memory: HerderMemory, connector: Connector, entry: Any) -> None:
         connector.unfenced.clear()
@@ -62,7 +62,7 @@ def _no_fence() -> Generator[None]:
 
 
 def _unverified_claim() -> Generator[None]:
-    """A run does not look into the config topic whether its task set is still in force."""
+    """A run does not check in the config topic whether its task set is still in force."""
 
     def never(*_: object) -> bool:
         return False
@@ -72,7 +72,7 @@ def _unverified_claim() -> Generator[None]:
 
 
 def _stale_epoch() -> Generator[None]:
-    """A worker obeys whoever speaks to it, and a leader takes in workers that have seen a newer one."""
+    """A worker obeys any herder, and a leader accepts workers that have seen a newer one."""
     command = WorkerState._command  # pyright: ignore[reportPrivateUsage]
     hello = worker_sessions.hello
 
@@ -88,7 +88,7 @@ def _stale_epoch() -> Generator[None]:
 
 
 def _adoption_by_generation() -> Generator[None]:
-    """A claim is adopted, and a hold kept, whatever config and task set it was started with."""
+    """A claim is adopted, and a placement kept, whatever config and task set it was started with."""
 
     def matches(entry: Any, unit: Any, assignment: Any) -> bool:
         return handover.is_wanted(entry, unit)
@@ -100,7 +100,7 @@ def _adoption_by_generation() -> Generator[None]:
 
 
 def _equal_generations() -> Generator[None]:
-    """Units are started with the generation of the one before."""
+    """Units are started with the generation of the assignment before."""
     take = Leadership.take_generation
 
     def repeated(self: Leadership) -> int:
@@ -113,7 +113,7 @@ def _equal_generations() -> Generator[None]:
 
 
 def _lost_timer() -> Generator[None]:
-    """Nothing is ever looked at again because its time has come."""
+    """No timer ever wakes anything."""
     with patch.object(Agenda, "wake", _nothing), patch.object(Agenda, "wake_unit", _nothing):
         yield
 
@@ -136,7 +136,7 @@ def _double_start() -> Generator[None]:
 
 
 def _no_wait_for_acknowledgement() -> Generator[None]:
-    """A unit that was told to stop counts as stopped."""
+    """A unit counts as stopped as soon as the stop was sent."""
     stop = handover.stop
 
     def hasty(fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, *args: Any, **named: Any) -> None:
@@ -150,7 +150,7 @@ def _no_wait_for_acknowledgement() -> Generator[None]:
 
 
 def _request_id_ignored() -> Generator[None]:
-    """The config store does not look for the first outcome of a request."""
+    """The config store does not look up the first outcome of a request."""
     with patch.object(RequestLog, "find", _nothing):
         yield
 
@@ -167,7 +167,7 @@ def _no_budget() -> Generator[None]:
 
 
 def _double_budget() -> Generator[None]:
-    """A unit that fails is restarted twice as often as it may be."""
+    """A unit that fails is restarted twice as often as allowed."""
     of = restart_policy.policy_of
 
     def generous(defaults: Any, config: Any) -> Any:
@@ -179,7 +179,7 @@ def _double_budget() -> Generator[None]:
 
 
 def _unassigned_unwritten() -> Generator[None]:
-    """A worker that gives a unit up tells its leader, and not the status store."""
+    """A worker that releases a unit notifies its leader, and does not write the status store."""
     handle = WorkerState.handle
 
     def silent(self: WorkerState, event: Any, now: float) -> Any:
@@ -194,7 +194,9 @@ def _says_unassigned(instruction: Any) -> bool:
 
 
 def _forgotten_stray() -> Generator[None]:
-    """What a worker claims after a broken session and may not keep is forgotten, before the worker has stopped it."""
+    """A unit that a worker claims after a broken session and may not keep is forgotten, before the worker has stopped
+    it.
+    """
     adopt = worker_sessions._adopt  # pyright: ignore[reportPrivateUsage]
 
     def forget(memory: HerderMemory, member: Member, holding: HeldUnit, *args: Any, **named: Any) -> bool:
@@ -211,13 +213,13 @@ def _forgotten_stray() -> Generator[None]:
 
 
 def _drained_gets_work() -> Generator[None]:
-    """A worker that drains takes work like any other."""
+    """A draining worker gets units like any other."""
     with patch.object(Member, "takes_work", PropertyMock(return_value=True)):
         yield
 
 
 def _no_adoption_time() -> Generator[None]:
-    """A new leader places everything at once, without waiting for workers to dial in with what they run."""
+    """A new leader places everything at once, without waiting for workers to dial in with their held units."""
 
     def nobody(*_: Any) -> bool:
         return False
@@ -247,7 +249,7 @@ def _endless_lease() -> Generator[None]:
 
 
 def _claims_without_bound() -> Generator[None]:
-    """A leader gives out generations beyond its epoch's block, from the beginning of the one before."""
+    """A leader gives out generations outside its epoch's block, from the beginning of the one before."""
     granted = leadership_changes.granted
 
     def backwards(memory: HerderMemory, event: ev.LeadershipGranted) -> None:
@@ -258,7 +260,7 @@ def _claims_without_bound() -> Generator[None]:
 
 
 def _block_unwritten() -> Generator[None]:
-    """A leader that asks for more generations is told of some that no record reserves."""
+    """A leader that requests more generations gets some that no record reserves."""
 
     def reserve(_: Election, incumbent: Any, event: HeartbeatReceived) -> list[SendReserved]:
         more = replace(incumbent.leadership, generation_limit=event.reserve_above + 12)
@@ -269,14 +271,15 @@ def _block_unwritten() -> Generator[None]:
 
 
 def _statuses_left() -> Generator[None]:
-    """Statuses of what was deleted stay."""
+    """Statuses of deleted connectors stay."""
     with patch.object(lifecycle, "_clean_statuses", _nothing):
         yield
 
 
 def _told_before_made() -> Generator[None]:
-    """A change of offsets is acknowledged once a worker was asked for it: it is in the leader's memory alone, and is
-    dropped with the leader."""
+    """A change of offsets is acknowledged once its command was sent to a worker: it is in the leader's memory alone,
+    and is lost with the leader.
+    """
     written = ChangeOffsetsHandler.on_write_completed
 
     def hasty(self: ChangeOffsetsHandler, memory: HerderMemory, call: Call, event: ev.WriteDone) -> Any:
@@ -292,7 +295,7 @@ def _told_before_made() -> Generator[None]:
 
 
 def _made_again_by_the_next() -> Generator[None]:
-    """A retry of a change of offsets is made like a new one: nobody but the leader that made it would know."""
+    """A retry of a change of offsets is executed like a new one: only the leader that executed it would know."""
     find = RequestLog.find
 
     def forgetful(self: RequestLog, request_id: str, asked: tuple[str, str, str], now_ms: int) -> Any:
@@ -303,7 +306,7 @@ def _made_again_by_the_next() -> Generator[None]:
 
 
 def _offsets_dropped() -> Generator[None]:
-    """A connector is made without the offsets that its create brings."""
+    """A connector is created without the offsets of its create request."""
     answered = initial_offsets.on_reply
 
     def dropping(memory: HerderMemory, call: Call, *args: Any) -> bool:
@@ -316,13 +319,13 @@ def _offsets_dropped() -> Generator[None]:
 
 
 def _levels_missed() -> Generator[None]:
-    """A worker that dials in is told no logger levels."""
+    """A worker that dials in gets no logger levels."""
     with patch.object(loggers, "catch_up", _nothing):
         yield
 
 
 def _balance_at_once() -> Generator[None]:
-    """Units move for balance as soon as a worker joins, though others may come or go in a moment."""
+    """Units move for balance as soon as a worker joins, though others may join or leave in a moment."""
 
     def always(*_: object) -> bool:
         return True
@@ -337,7 +340,7 @@ def _balance_at_once() -> Generator[None]:
 
 
 def _leaver_taken_in() -> Generator[None]:
-    """A worker that left dials in again before its process is over, and is taken for one that wants work."""
+    """A worker that left dials in again before its process is over, and is taken for one that accepts units."""
     greet = drains.greet
 
     def forgetful(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: ev.WorkerHello) -> None:
@@ -354,7 +357,7 @@ def _leaver_taken_in() -> Generator[None]:
 
 
 def _leavers_not_gathered() -> Generator[None]:
-    """What a worker that leaves has moves at once to another that leaves a moment later."""
+    """Units of a leaving worker move at once to another that leaves a moment later."""
 
     def never(_: Fleet) -> bool:
         return False
@@ -364,7 +367,7 @@ def _leavers_not_gathered() -> Generator[None]:
 
 
 def _balance_without_bound() -> Generator[None]:
-    """All that is to move for balance moves at once."""
+    """All units that are to move for balance move at once."""
     begin = balance.tick
 
     def tick(memory: HerderMemory) -> None:
@@ -414,5 +417,5 @@ MUTANTS: dict[str, Callable[[], Any]] = {
 
 #: Found only where somebody changes offsets: in stories from `story.OPERATED` on.
 OF_OFFSETS = frozenset({"change of offsets told before it is made", "change of offsets made again by the next leader"})
-#: Found once in some hundred stories: hunted by `make soak` alone.
+#: Found once in some hundred stories: searched for by `make soak` alone.
 RARE = frozenset({"claim not verified"})

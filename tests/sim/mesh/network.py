@@ -1,11 +1,11 @@
-"""The network between the processes: what gRPC promises, and what it does not.
+"""The network between the processes, with exactly the guarantees of gRPC.
 
-A stream is ordered in each direction and may break at any moment, with what is on its way lost. A unary call may be
-lost on the way there or back, may be carried out twice, and may find nobody. Different calls and streams overtake each
+A stream is ordered in each direction and may break at any moment, losing messages in flight. A unary call may be
+lost on the way there or back, may be executed twice, and may reach no server. Different calls and streams overtake each
 other.
-A cut holds everything back until it heals, as TCP does; an end that closes meanwhile never hears it.
+A cut holds everything back until it heals, as TCP does; an end that closes meanwhile never learns of it.
 
-Owns delays, cuts and losses, all from one random number generator, and counts what came of them. Knows no message.
+Owns delays, cuts and losses, all from one random number generator, and counts their effects. Knows no message.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from herdmesh.rpc.errors import HerdmeshError, Timeout
 from tests.sim.mesh.scheduler import Answer, Deed, Inbox, Process, Pump, Scheduler, unreachable
 
 Pair = frozenset[str]
-#: how soon a peer learns that a process is gone, or that a connection broke.
+#: how soon a peer learns that a process has ended, or that a connection broke.
 NOTICE_MS = 30
 
 _LATE, _OVERTAKEN, _HELD = "message late", "message overtaken by a later one", "message held back by a cut"
 _REQUEST_LOST, _ANSWER_LOST, _DOUBLED = "request lost", "answer lost", "request carried out twice"
 _BROKEN = "message lost with its stream"
-#: What an unruly network does to what it carries; `Network.harmed` says how often it did.
+#: Effects of an unruly network on messages; `Network.harmed` counts each.
 HARMS = (_LATE, _OVERTAKEN, _HELD, _REQUEST_LOST, _ANSWER_LOST, _DOUBLED, _BROKEN)
 
 
@@ -40,21 +40,21 @@ class Network:
         self.loss = 0.02
         self.doubled = 0.02
         self.streams: list[Stream] = []
-        #: how much was carried, and what was done to it.
+        #: number of messages, and the harm done to them.
         self.carried = 0
         self.harmed: Counter[str] = Counter()
-        #: source and target -> when the last of what they sent each other outside of streams arrives.
+        #: source and target -> arrival time of their last message outside of streams.
         self._last_ms: dict[tuple[str, str], int] = {}
         self._cut: dict[Pair, deque[Deed]] = {}
         self._slow: dict[Pair, int] = {}
 
-    # --- what faults do
+    # --- used by faults
 
     def cut(self, one: str, other: str) -> None:
         self._cut.setdefault(frozenset((one, other)), deque())
 
     def heal(self, one: str, other: str) -> None:
-        """What was held back goes on its way."""
+        """Release the messages that were held back."""
         for deed in self._cut.pop(frozenset((one, other)), ()):
             deed()
 
@@ -67,7 +67,7 @@ class Network:
 
     @property
     def some_cut(self) -> bool:
-        """Whether any link is."""
+        """Whether any link is cut."""
         return bool(self._cut)
 
     def is_cut(self, one: str, other: str) -> bool:
@@ -89,14 +89,14 @@ class Network:
         return usual_ms + (self.rng.randrange(slow_ms) if slow_ms else 0)
 
     def carry(self, source: str, target: Process, deed: Deed, end: End | None = None) -> None:
-        """Bring something to a process; in order with all that went to the same end of a stream."""
+        """Deliver to a process; in order with everything that went to the same end of a stream."""
         held = self._cut.get(frozenset((source, target.name))) if self._cut and source != target.name else None
         self.carried += 1
         if held is not None:
             self.harmed[_HELD] += 1
             held.append(partial(self._arrive, source, target, target.life, deed, end))
             return
-        # As `_arrive`, which is for what was held back: nearly everything comes this way.
+        # Same as `_arrive`, which is for held-back messages: nearly everything takes this path.
         scheduler = self.scheduler
         at_ms = scheduler.now + (self.delay_ms(source, target.name) if self.unruly else 1)
         if end is not None:
@@ -126,13 +126,13 @@ class Network:
         work: Callable[[], Coroutine[Any, Any, Any]],
         timeout_ms: float | None = None,
     ) -> Answer:
-        """A unary call. Ends with the result, with what `work` raises, with Unreachable, with Timeout, or never."""
+        """A unary call. Ends with the result, with the error of `work`, with Unreachable, with Timeout, or never."""
         answer = Answer()
         life = caller.life
 
         def tell(result: Any, error: HerdmeshError | None) -> None:
             if (target is not None and not target.alive) or caller.life != life:
-                return  # nobody is left to answer, or to be answered: a process started since is another
+                return  # no process is left to answer, or to get the answer: one started since is another
             lost = self.unruly and self.rng.random() < self.loss / 2
             if lost:
                 self.harmed[_ANSWER_LOST] += 1
@@ -198,14 +198,14 @@ class Stream:
         return self.near.open and self.far.open and not self._broken
 
     def send(self, end: End, message: Any) -> None:
-        """From this end to the other."""
+        """Send from this end to the other."""
         if not end.open or self._broken:
             return
         other = self.far if end is self.near else self.near
         self._network.carry(end.process.name, other.process, partial(self._deliver, other, message), other)
 
     def close(self, end: End, error: HerdmeshError | None = None) -> None:
-        """This end is done; the other hears of it after everything sent before."""
+        """Close this end; the other learns of it after everything sent before."""
         if not end.open:
             return
         end.open = False
@@ -215,7 +215,7 @@ class Stream:
         self._forget()
 
     def snap(self) -> None:
-        """The line breaks: what is on its way is lost, and both ends are told."""
+        """Break the line: messages in flight are lost, and both ends are notified."""
         if self._broken:
             return
         self._broken = True
@@ -259,7 +259,7 @@ class Stream:
 
 
 class Responses(Inbox):
-    """The client's end of a stream whose client says nothing but the request."""
+    """The client's end of a stream on which the client sends only the request."""
 
     def __init__(self, stream: Stream) -> None:
         super().__init__()

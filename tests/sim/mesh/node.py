@@ -1,10 +1,10 @@
 """A process of the mesh with its place in the network, and the channels its code opens.
 
-Owns what stands in the place of gRPC: a `Channel` gives the product's generated stubs their calls and streams, over the
-simulated network, to whoever serves the address. Knows no service.
+Owns the replacement of gRPC: a `Channel` gives the product's generated stubs their calls and streams, over the
+simulated network, to the server of the address. Knows no service.
 
 Invariant: a call goes where a load balancer with health checks would send it: reads to a replica that runs, writes to
-one that says it writes, which may not be true any more.
+one that reports being the writer, which may not be true any more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Node(Process):
-    """One process and what it serves."""
+    """One process and its services."""
 
     def __init__(self, name: str, world: World) -> None:
         super().__init__(name, world.scheduler, world.crashed)
@@ -32,23 +32,23 @@ class Node(Process):
         return self.world.EPOCH_MS + self.now_ms
 
     def serve(self, path: str, request: Any) -> Coroutine[Any, Any, Any]:
-        """Carry out a unary call."""
+        """Execute a unary call."""
         raise AssertionError(f"{self.name} does not serve {path}")
 
     def accept(self, path: str, request: Any, stream: Stream) -> None:
-        """A stream that only the server speaks on was opened."""
+        """Handle an opened stream on which only the server sends."""
         raise AssertionError(f"{self.name} does not serve {path}")
 
 
 def current_node() -> Node:
-    """Whose code runs now."""
+    """The node whose code runs now."""
     node = RUNNING.process
     assert isinstance(node, Node), "the product's code runs outside of any process"
     return node
 
 
 class Channel:
-    """A `grpc.aio.Channel` as far as generated stubs use one."""
+    """A `grpc.aio.Channel` for the calls that generated stubs use."""
 
     def __init__(self, node: Node, addresses: str) -> None:
         self._node = node
@@ -78,7 +78,7 @@ class Channel:
     stream_unary = stream_stream
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is held open."""
 
     def _target(self, path: str) -> Node | None:
         found = self._node.world.route(self._node, self._addresses, path, self._sticky.get(path))
@@ -88,7 +88,7 @@ class Channel:
 
 
 def open_stream(node: Node, target: Node | None, path: str, request: Any) -> Responses:
-    """Open a stream on which only the server speaks."""
+    """Open a stream on which only the server sends."""
     world = node.world
     if target is None or not target.alive:
         dead = Stream(world.network, node, target or node)

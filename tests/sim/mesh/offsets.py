@@ -1,12 +1,13 @@
-"""The offsets of connectors in the simulation: what Kafka keeps of them, who wrote it, and what must be so of a change.
+"""The offsets of connectors in the simulation: their state in Kafka, the writer of each, and the promises about a
+change.
 
 Owns one number for each connector, in the place of all its partitions: task 0 commits one more when it begins to move
-records, a change sets it, a reset forgets it. A worker writes a change as the real one does: it takes over the id of
-task 0, asks the config topic whether the connector was left alone, and writes while nobody has taken the id over. What
-a create brings it only prepares, and the config store's transaction has it.
+records, a change sets it, a reset deletes it. A worker writes a change as the real one does: it takes over the id of
+task 0, checks in the config topic that the connector was not changed, and writes unless another process takes the id
+over. Offsets of a create are only prepared by it, and written by the config store's transaction.
 
-Invariant: every write is known with the request it was made for, by the beginning in the audit topic that its worker
-had been told of; so the checks need not believe what a herder says.
+Invariant: every write is known with its request, by the beginning in the audit topic that its worker
+had got; so the checks need not believe a herder.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ class Write:
 
 
 def told(value: int | None) -> tuple[OffsetEntry, ...]:
-    """A number as it is told and asked for."""
+    """A number as offset entries of requests and answers."""
     return () if value is None else (OffsetEntry(_PARTITION, json.dumps({"kafka_offset": value})),)
 
 
 class ConnectorOffsets:
-    """What is committed, by connector, and the promises about it."""
+    """Committed offsets, by connector, and the promises about them."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.values: dict[str, int] = {}
         self.writes: dict[str, list[Write]] = {}
-        #: who has taken over an id in order to change offsets, and has neither written nor been fenced.
+        #: owners of an id that took it over in order to change offsets, and have neither written nor been fenced.
         self._owners: dict[tuple[str, int], object] = {}
         #: acknowledged changes, by connector, in the order of their answers.
         self._acknowledged: dict[str, list[Operation]] = {}
@@ -65,7 +66,7 @@ class ConnectorOffsets:
     # --- Kafka
 
     def fence(self, task_id: tuple[str, int]) -> None:
-        """Somebody else initialised the id."""
+        """Handle another process's initialisation of the id."""
         self._owners.pop(task_id, None)
 
     def change(self, question: worker_commands.AlterOffsets, written: Callable[[OffsetsAnswer | None], None]) -> None:
@@ -95,7 +96,7 @@ class ConnectorOffsets:
         world.scheduler.at(world.now + (world.rng.randint(2, 30) if world.rng.random() < 0.9 else 2_000), write)
 
     def created(self, decision: WriteDecision[Any]) -> None:
-        """The config store makes a connector that brings its offsets."""
+        """The config store creates a connector with its initial offsets."""
         assert decision.beside is not None
         [record] = decision.beside.records
         told = (audit_topic.decode(one.key, one.value) for one in decision.records if one.topic is not None)
@@ -105,7 +106,7 @@ class ConnectorOffsets:
         self._write(made.connector, made.request_id, int(record.value or b""))
 
     def begins(self, run: Run) -> None:
-        """Task 0 moves records from where it was left, and commits."""
+        """Task 0 moves records from the committed offset on, and commits."""
         name = run.unit.connector
         if run.unit.task != 0:
             return
@@ -124,7 +125,7 @@ class ConnectorOffsets:
             self.values[name] = after
 
     def _request(self, name: str, config_offset: int) -> str:
-        """The change whose beginning a worker was told of: the last one of the connector that its leader had read."""
+        """The change whose beginning a worker had got: the last one of the connector that its leader had read."""
         for entry in reversed(self._world.config_log.entries):
             record = audit_topic.decode(entry.record.key, entry.record.value)
             if not isinstance(record, AuditRecord) or entry.revision.next_offsets[0] > config_offset:
@@ -147,7 +148,7 @@ class ConnectorOffsets:
             self._world.checker.find("change of offsets made once", text)
 
     def answered(self, operation: Operation, *, acknowledged: bool, refused: bool) -> None:
-        """A client has the answer to a change."""
+        """Handle the answer to a client's change."""
         request = operation.request
         assert isinstance(request, ChangeOffsets)
         mine = [one for one in self.writes.get(request.name, []) if one.request == operation.id]
@@ -167,7 +168,7 @@ class ConnectorOffsets:
         self._acknowledged.setdefault(request.name, []).append(operation)
 
     def create_answered(self, operation: Operation, *, applied: bool) -> None:
-        """A client has the answer to a create that brings its offsets."""
+        """Handle the answer to a client's create with initial offsets."""
         assert isinstance(operation.request, CreateConnector)
         name = operation.request.name
         written = any(one.request == operation.id for one in self.writes.get(name, []))
@@ -177,7 +178,7 @@ class ConnectorOffsets:
             self._world.checker.find("a connector and its initial offsets are one write", text)
 
     def _check_begin(self, name: str) -> None:
-        """What was acknowledged is where tasks begin, unless something came after it."""
+        """Check that tasks begin at the acknowledged offset, unless a later write moved it."""
         operations = self._acknowledged.pop(name, [])
         if not operations:
             return

@@ -1,11 +1,11 @@
 """Virtual time and the processes that live in it.
 
-Owns the one queue of what is to happen, each process' clock, and what it means to be dead or to stand still. Coroutines
-of the product (servicers, watches) are run by hand, without an event loop: `Pump` sends them on whenever the `Answer`
-they wait for is there.
+Owns the one queue of future events, each process's clock, and the meaning of dead and frozen. Coroutines
+of the product (servicers, watches) are run by hand, without an event loop: `Pump` resumes them whenever the `Answer`
+they wait for is set.
 
-Invariants: nothing happens but through `Scheduler.run_until`, in the order of time and then of asking: one seed tells
-one story; nothing runs in a process that is dead, and what comes to one that stands still waits until it goes on.
+Invariants: everything happens through `Scheduler.run_until`, in the order of time and then of scheduling: one seed
+gives one story; nothing runs in a dead process, and events for a frozen one wait until it continues.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class Scheduler:
         self._numbers = itertools.count()
 
     def at(self, at_ms: int, deed: Deed) -> None:
-        """Of no process."""
+        """Schedule `deed` outside of any process."""
         heappush(self._queue, (max(self.now, at_ms), next(self._numbers), None, 0, deed))
 
     def at_process(self, at_ms: int, process: Process, life: int, deed: Deed) -> None:
-        """`process.take(life, deed)`, then."""
+        """Schedule `process.take(life, deed)`."""
         if at_ms < self.now:
             at_ms = self.now
         heappush(self._queue, (at_ms, next(self._numbers), process, life, deed))
 
     def run_until(self, end_ms: int) -> None:
-        """Let everything happen up to `end_ms`, and be there."""
+        """Execute all events up to `end_ms`, and set the time to it."""
         queue = self._queue
         handled = 0
         while queue and queue[0][0] <= end_ms and not self.stopped:
@@ -51,16 +51,16 @@ class Scheduler:
             handled += 1
             if process is None:
                 deed()
-            elif process.life == life:  # what it is to another life comes to nothing: no need to ask it
+            elif process.life == life:  # an event for another life is void: no need to deliver it
                 process.take(life, deed)
         self.handled += handled
         self.now = end_ms
 
 
 class Running:
-    """Whose code runs at this moment: what asks for "the" clock asks for this one's.
+    """The process whose code runs at this moment: code that reads "the" clock gets this one's.
 
-    No attribute of the class `Process`: to write one makes the interpreter forget what it knows of the class and of all
+    No attribute of the class `Process`: writing one invalidates the interpreter's caches of the class and of all
     below it, and this is written twice for each event.
     """
 
@@ -74,7 +74,7 @@ RUNNING = Running()
 
 
 class Process:
-    """One process of the mesh, through all its lives. `crashed` is told of what its code raised."""
+    """One process of the mesh, through all its lives. `crashed` gets errors that its code raised."""
 
     def __init__(self, name: str, scheduler: Scheduler, crashed: Callable[[Process, Exception], None]) -> None:
         self.name = name
@@ -88,7 +88,7 @@ class Process:
         self.leapt_ms = 0
         self._frozen_ms = 0
         self._backlog: deque[tuple[int, Deed]] = deque()
-        #: called, in order, when this life ends: what its peers see of it.
+        #: called, in order, when this life ends: the effects that its peers see.
         self.on_death: list[Deed] = []
 
     @property
@@ -101,13 +101,13 @@ class Process:
         return self.alive and not self.frozen
 
     def start(self) -> None:
-        """A new life begins."""
+        """Begin a new life."""
         assert not self.alive
         self.alive, self.frozen = True, False
         self.life += 1
 
     def kill(self) -> None:
-        """It is gone at once, and all it had in memory."""
+        """End at once, with everything in memory."""
         if not self.alive:
             return
         self.alive = self.frozen = False
@@ -118,12 +118,12 @@ class Process:
             deed()
 
     def freeze(self) -> None:
-        """It stands still (SIGSTOP, or its machine sleeps)."""
+        """Freeze (SIGSTOP, or its machine sleeps)."""
         if self.well:
             self.frozen, self._frozen_ms = True, self.scheduler.now
 
     def thaw(self, *, clock_stood_still: bool = False) -> None:
-        """It goes on. On a machine that slept, its clock did not see the time pass."""
+        """Continue. On a machine that slept, its clock did not advance."""
         if not (self.alive and self.frozen):
             return
         self.frozen = False
@@ -139,7 +139,7 @@ class Process:
         self.leapt_ms = self.scheduler.now
 
     def take(self, life: int, deed: Deed) -> None:
-        """Run something meant for one life of this process."""
+        """Run an event meant for one life of this process."""
         if not self.alive or self.life != life:
             return
         if self.frozen:
@@ -148,19 +148,19 @@ class Process:
         before, RUNNING.process = RUNNING.process, self
         try:
             deed()
-        except Exception as error:  # noqa: BLE001 - whatever the product raises here is what is looked for
+        except Exception as error:  # noqa: BLE001 - any error that the product raises here is a finding
             self._crashed(self, error)
         finally:
             RUNNING.process = before
 
     def after(self, ms: float, deed: Deed) -> None:
-        """Run something in this life, later."""
+        """Run an event in this life, later."""
         scheduler = self.scheduler
         scheduler.at_process(scheduler.now + int(ms), self, self.life, deed)
 
 
 class Answer:
-    """What a coroutine waits for: a result or an error, set once."""
+    """An awaitable of a coroutine: a result or an error, set once."""
 
     __slots__ = ("_error", "_result", "_waiting", "done")
 
@@ -171,7 +171,7 @@ class Answer:
         self._waiting: list[Deed] = []
 
     def set(self, result: Any = None, error: HerdmeshError | None = None) -> None:
-        """The first one counts."""
+        """Set the outcome; the first one counts."""
         if self.done:
             return
         self.done, self._result, self._error = True, result, error
@@ -199,7 +199,9 @@ class Answer:
 
 
 class Pump:
-    """Runs a coroutine as far as it goes, each time what it waits for is there. `ended(result, error)` comes once."""
+    """Runs a coroutine as far as it goes, each time its awaited answer is set. `ended(result, error)` is called
+    once.
+    """
 
     __slots__ = ("_cancelled", "_coroutine", "_ended")
 
@@ -212,7 +214,7 @@ class Pump:
         self._step()
 
     def cancel(self) -> None:
-        """It goes no further, and nobody is told."""
+        """Stop it; no callback is called."""
         self._cancelled = True
         self._coroutine.close()
 

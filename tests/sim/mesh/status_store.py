@@ -28,7 +28,7 @@ LEASE_MS = 6_000
 
 
 class Keeper:
-    """The lease table of one replica with its timer; a `LeaseKeeper` as far as the servicer uses one."""
+    """The lease table of one replica with its timer; a `LeaseKeeper` for the methods that the servicer uses."""
 
     def __init__(self, replica: StatusReplica) -> None:
         self._replica = replica
@@ -99,7 +99,7 @@ class StatusReplica(Replica):
         self.keeper.handle(ls.StoppedWriting())
 
     def _pulse(self) -> None:
-        """The writer's table goes to the replicas it can reach."""
+        """Relay the writer's table to the replicas it can reach."""
         self.after(ls.PULSE_MS, self._pulse)
         if not self.keeper.table.writing:
             return
@@ -111,7 +111,7 @@ class StatusReplica(Replica):
                 )
 
     def relayed(self, leases: list[ls.Lease], sent_ms: int) -> None:
-        """The writer's table, ends of leases by our own clock."""
+        """Handle the writer's table, with ends of leases by our own clock."""
         mine = (
             ls.Lease(one.worker_id, one.incarnation, one.expires_ms - sent_ms + self.now_ms, one.live) for one in leases
         )
@@ -164,7 +164,7 @@ class StatusReplica(Replica):
                         gone = status_pb2.Status(connector=previous.status.connector, task=previous.task)
                         entry.messages.append(read_pb.WatchStatusesResponse(status_deleted=gone))
                     case _:
-                        pass  # topics are nothing to the herder
+                        pass  # the herder does not use topic statuses
             if entry.messages:
                 entry.messages[-1].meta.CopyFrom(revisions.meta(entry.revision))
         for message in entry.messages:

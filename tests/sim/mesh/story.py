@@ -1,4 +1,5 @@
-"""One story from one seed: callers and misfortune, healing, and the verdict; then a mesh at rest and one loss.
+"""One story (simulated run) from one seed: clients and faults, healing, and the verdict; then an idle mesh and one
+loss.
 
 Owns the order of a story and its report. `tell(seed)` is all a test needs; the same seed gives the same trace, line by
 line.
@@ -31,13 +32,13 @@ _REST_MS = 10_000
 
 @dataclass
 class Report:
-    """What came of a story."""
+    """Result of a story."""
 
     seed: int
     violations: list[Violation]
     trace: list[str]
     faults: Counter[str]
-    #: what the network did to what it carried, and how much it carried.
+    #: harm done by the network to messages, and their number.
     harmed: Counter[str]
     carried: int
     counts: Counter[str]
@@ -52,7 +53,7 @@ class Report:
 
 
 def quiet() -> None:
-    """A story's processes log every fault they meet, as they should; here it would drown what matters."""
+    """Silence logging: a story's processes log every fault they meet, as they should; here it would hide the rest."""
     logging.disable(logging.CRITICAL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
@@ -105,7 +106,7 @@ class _Story:
         )
 
     def _settle(self) -> bool:
-        """Wait until everything is as it was asked for."""
+        """Wait until everything is in its requested state."""
         world = self._world
         end_ms = world.now + _SETTLE_MS
         found = ["not looked yet"]
@@ -122,10 +123,10 @@ class _Story:
         return not found
 
     def _rest(self) -> None:
-        """Nothing moves while nothing happens, once every worker has its share.
+        """Check that nothing moves while nothing happens, once every worker has its share.
 
-        What was told to move by then starts once more, when it has stopped: a task that never does is killed after its
-        worker's timeout, and counts as lost after the leader's.
+        A unit that was stopped to move by then starts once more, when it has stopped: a task that never does is killed
+        after its worker's timeout, and counts as lost after the leader's.
         """
         world = self._world
         rules = world.rules("")
@@ -141,7 +142,7 @@ class _Story:
             world.checker.find("moves are minimal", text)
 
     def _until_balanced(self) -> None:
-        """What the verdict cannot tell where workers differ in what they can run."""
+        """Wait for the balance, which the verdict cannot judge where workers differ in their plugins."""
         world = self._world
         end_ms = world.now + _SETTLE_MS
         world.advance(1_000 + 2 * world.tick_ms)
@@ -153,7 +154,7 @@ class _Story:
         world.checker.find("as it was asked for", "balance never comes to an end")
 
     def _afterwards(self) -> None:
-        """One more change to a mesh at rest, and what it may move."""
+        """One more change to an idle mesh, and the moves it may cause."""
         world = self._world
         if world.checker.violations:
             return
@@ -193,7 +194,7 @@ class _Story:
             world.checker.find("moves are minimal", f"{worker.name} was lost with {lost}, and {others} moved too")
 
     def _stop_all_workers(self) -> None:
-        """Every worker is told to stop, as when the whole mesh goes down: nothing starts anywhere meanwhile."""
+        """Stop every worker, as when the whole mesh goes down: nothing starts anywhere meanwhile."""
         world = self._world
         before = self._moves()
         world.down.update(world.workers)

@@ -1,5 +1,6 @@
-"""Checks of the stories that no mutant tells apart: of which life of a worker a drain was and who may not know of it,
-when a lease is to end, which statuses of removed numbers may stay, and what renews a budget of restarts.
+"""Details of the stories' checks that no mutant distinguishes: the worker life to which a drain applies and the leaders
+that cannot know of it, the end of a lease, the statuses of removed tasks that may stay, and the renewal of a restart
+budget.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ def _drain(worker: WorkerProcess) -> events.Command:
 
 @pytest.mark.parametrize("recorded_late", [False, True])
 @pytest.mark.parametrize("noted", ["before it was asked", "in the life before", "in this life", "never"])
-def test_a_drain_is_of_the_life_that_took_note_of_it(noted: str, recorded_late: bool) -> None:
-    """Whenever the caller began to ask, and also when the record waited until that life was over."""
+def test_a_drain_applies_to_the_worker_life_that_received_it_during_the_request(
+    noted: str, recorded_late: bool
+) -> None:
+    """Whenever the request began, and also when the record waited until that life was over."""
     quiet()
     with simulated():
         world = World(0)
@@ -71,8 +74,8 @@ def test_a_drain_is_of_the_life_that_took_note_of_it(noted: str, recorded_late: 
     assert [found.check for found in checker.violations] == ["acknowledged, not in effect"] * wrong
 
 
-def test_a_drain_that_was_never_recorded_is_not_in_effect() -> None:
-    """Though the worker took note: the caller's retry would not be told of it."""
+def test_an_acknowledged_drain_that_was_never_recorded_is_a_violation() -> None:
+    """Although the worker received the drain: the caller's retry would not find it."""
     quiet()
     with simulated():
         world = World(0)
@@ -87,11 +90,10 @@ def test_a_drain_that_was_never_recorded_is_not_in_effect() -> None:
 
 @pytest.mark.parametrize("of", ["the leader before", "the leader that was asked"])
 @pytest.mark.parametrize("over", ["the stream before", "its stream"])
-def test_only_a_leader_of_before_over_a_stream_that_was_left_may_start_something_on_a_drained_worker(
-    of: str, over: str
-) -> None:
-    """Its machine sleeps with a new connector not yet read, and all is drained by its successor. It wakes up and starts
-    that connector before it reads of the newer epoch; nobody hears it. Any other start is found."""
+def test_only_an_old_leader_over_an_abandoned_stream_may_start_a_unit_on_a_drained_worker(of: str, over: str) -> None:
+    """Its machine sleeps with a new connector not yet read, and its successor drains all workers. It wakes up and
+    starts that connector before it reads of the newer epoch; no worker gets the start. Any other start is a violation.
+    """
     quiet()
     with simulated():
         world = World(0)
@@ -132,9 +134,10 @@ def test_only_a_leader_of_before_over_a_stream_that_was_left_may_start_something
 
 
 @pytest.mark.parametrize("mutant", [None, "lease never ends"])
-def test_a_leap_of_the_writers_clock_extends_the_lease_of_the_dead_once(mutant: str | None) -> None:
-    """A new writer grants a lease to who was alive to the last one; its clock leaps, and it grants another one, as
-    after a stall. That one ends, or is found."""
+def test_a_leap_of_the_writers_clock_extends_the_lease_of_a_dead_worker_only_once(mutant: str | None) -> None:
+    """A new writer grants a lease to workers that were alive to the last one; its clock leaps, and it grants another
+    one, as after a stall. That one ends, or the check finds it.
+    """
     quiet()
     with simulated(), MUTANTS[mutant]() if mutant else nullcontext():
         world = World(0)
@@ -162,11 +165,12 @@ def test_a_leap_of_the_writers_clock_extends_the_lease_of_the_dead_once(mutant: 
 
 @pytest.mark.parametrize("mutant", [None, "statuses of deleted connectors stay"])
 @pytest.mark.parametrize("before", [TargetState.PAUSED, TargetState.STOPPED])
-def test_a_removed_numbers_status_is_left_only_while_a_task_or_its_connector_waits_for_a_worker(
+def test_the_status_of_a_removed_task_stays_only_while_a_task_or_its_connector_waits_for_a_worker(
     before: TargetState, mutant: str | None
 ) -> None:
-    """The task, of which a stop leaves none until its connector runs, is to be told what the removed number committed,
-    and every worker drains. Once it was, the status goes, or is found."""
+    """A later task, which after a stop exists only once its connector runs, must get the removed task's commit scope,
+    and every worker drains. After that the status is deleted, or the check finds it.
+    """
     quiet()
     with simulated(), MUTANTS[mutant]() if mutant else nullcontext():
         world = World(0)
@@ -200,9 +204,10 @@ def test_a_removed_numbers_status_is_left_only_while_a_task_or_its_connector_wai
 
 
 @pytest.mark.parametrize("renewed_by", [None, RestartConnector("a"), UpdateConnector("a", {"connector.class": "Sink"})])
-def test_only_what_gives_a_new_account_renews_the_budget_of_restarts(renewed_by: Request | None) -> None:
-    """Once a connector spent it, a plan, a pause with its resume, and an update that is refused give it nothing: one
-    restart more is found. A restart that is asked for gives as many again, another config is another account."""
+def test_only_a_requested_restart_or_another_config_renews_the_restart_budget(renewed_by: Request | None) -> None:
+    """Once a connector has spent it, a plan, a pause with its resume, and a refused update renew nothing: one
+    more restart is a violation. A requested restart allows as many again, another config has its own budget.
+    """
     quiet()
     with simulated():
         world = World(0)
@@ -217,7 +222,9 @@ def test_only_what_gives_a_new_account_renews_the_budget_of_restarts(renewed_by:
             assert operation.outcome is outcome
 
         def restart(number: int) -> None:
-            """By a herder's word, of the assignment that runs now or of what would run after it failed again."""
+            """A herder's restart of the assignment that runs now, or of the one that would run after another
+            failure.
+            """
             worker, holding = verdict.holdings(world)[unit][0]
             leader, stream = world.leader(), worker.session.stream
             assert leader is not None
@@ -231,7 +238,7 @@ def test_only_what_gives_a_new_account_renews_the_budget_of_restarts(renewed_by:
         ask(CreateConnector("a", {"connector.class": "Sink", "tasks.max": "1"}))
         for number in range(world.restart_policy.attempts_max):
             restart(number)
-            restart(number)  # said again: its session was lost
+            restart(number)  # sent again: its session was lost
         assert not checker.violations
         ask(PlanConfig("a", {"connector.class": "Sink", "tasks.max": "1"}))
         ask(SetTarget("a", TargetState.PAUSED))
@@ -245,8 +252,10 @@ def test_only_what_gives_a_new_account_renews_the_budget_of_restarts(renewed_by:
 
 
 @pytest.mark.parametrize("mutant", [None, "UNASSIGNED never written"])
-def test_a_task_that_its_worker_gave_up_is_not_shown_as_running_for_longer_than_a_lease(mutant: str | None) -> None:
-    """Its connector is stopped, which keeps the tasks' statuses, and what it is at rest says nothing of them."""
+def test_a_released_task_is_not_shown_as_running_for_longer_than_a_lease(mutant: str | None) -> None:
+    """Its connector is stopped, which keeps the tasks' statuses, and the verdict on an idle mesh does not check
+    those.
+    """
     quiet()
     with simulated(), MUTANTS[mutant]() if mutant else nullcontext():
         world = World(0)
@@ -267,8 +276,8 @@ def test_a_task_that_its_worker_gave_up_is_not_shown_as_running_for_longer_than_
     assert found == ({"status equals truth within a lease"} if mutant else set())
 
 
-def test_what_a_worker_lost_without_a_word_is_found_at_the_store_and_at_the_leader() -> None:
-    """Both show it as RUNNING for longer than a lease; neither is found before."""
+def test_a_task_silently_lost_by_its_worker_is_found_at_the_store_and_at_the_leader() -> None:
+    """Both show it as RUNNING for longer than a lease; the checks report neither before."""
     quiet()
     with simulated():
         world = World(0)

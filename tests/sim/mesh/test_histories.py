@@ -1,8 +1,9 @@
-"""Nobody else's task is touched, history by history: who comes and goes, and exactly whose units start because of it.
+"""Disturbance of other units, history by history: one change of members, and exactly the units that start because of
+it.
 
 Each history is one change of members or leaders on an otherwise healthy mesh. Every start is counted: it is of a unit
-that a worker which went had, or of one that a leader moved for balance, which comes later, in small waves, and gains.
-The checks of the simulator watch besides (`disturbed.py`).
+of a worker that left, or of one that a leader moved for balance, which comes later, in small waves, and improves it.
+The checks of the simulator also run (`disturbed.py`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Holders = Mapping[UnitId, str]
 
 
 class Mesh:
-    """A healthy mesh with some connectors, and what its herders said to its workers."""
+    """A healthy mesh with some connectors, and its herders' messages to workers."""
 
     def __init__(self, seed: int, workers: int, plugins: Mapping[int, Any] | None = None) -> None:
         self.world = world = World(seed)
@@ -53,7 +54,7 @@ class Mesh:
         self._client = Client("client-0", world)
         self.starts = Counter[UnitId]()
         self.started_on: dict[UnitId, str] = {}
-        #: moves for balance, by the time at which they were told.
+        #: moves for balance, by the time of their command.
         self.balance_ms: list[int] = []
         self.balanced = Counter[UnitId]()
         check = world.checker.sent
@@ -82,7 +83,7 @@ class Mesh:
         assert not self.world.checker.violations, "\n".join(map(str, self.world.checker.violations))
 
     def ask(self, request: Request) -> None:
-        """Until it is acknowledged."""
+        """Send the request, and wait until it is acknowledged."""
         operation = self._client.ask(request)
         for _ in range(100):
             self.advance(100)
@@ -97,7 +98,7 @@ class Mesh:
         self.until_calm()
 
     def until_calm(self, *, balanced: bool = False) -> None:
-        """Until everything is as it was asked for, with its share everywhere if `balanced`."""
+        """Wait until everything is in its requested state, with its share everywhere if `balanced`."""
         for _ in range(300):
             self.advance(500)
             leader = self.world.leader()
@@ -109,7 +110,7 @@ class Mesh:
         raise AssertionError(verdict.problems(self.world) or "balance does not end")
 
     def forget(self) -> None:
-        """Count from here on."""
+        """Restart the counting."""
         self.starts.clear()
         self.balanced.clear()
         self.balance_ms.clear()
@@ -131,7 +132,7 @@ class Mesh:
             self.world.restart(node)
 
     def leave(self, worker: WorkerProcess) -> None:
-        """A clean stop, until the process is over."""
+        """Stop a worker cleanly, and wait until the process is over."""
         self.world.down.add(worker)
         worker.handle(events.LeaveRequested())
         for _ in range(200):
@@ -145,7 +146,7 @@ class Mesh:
         assert leader is not None
         return leader
 
-    # --- what is promised
+    # --- promises
 
     def only(self, units: Collection[UnitId], *, times: int = 1) -> None:
         """Since `forget` these units were started, at most so often each, and no other; nothing moved for balance."""
@@ -156,8 +157,9 @@ class Mesh:
         assert not often, f"more than {times} times: {often}"
 
     def balance(self, moves_max: int, *, since_ms: int) -> None:
-        """Since `forget` only balance started anything: each unit once, in waves, not too early, and no more than it
-        takes."""
+        """Since `forget` only balance started anything: each unit once, in waves, not too early, and no more than
+        needed.
+        """
         self.until_calm(balanced=True)
         assert self.starts == self.balanced
         assert max(self.balanced.values(), default=0) <= 1, "a move was undone"
@@ -267,7 +269,7 @@ def all_workers_are_restarted_one_after_the_other(seed: int) -> None:
 
 
 def two_workers_leave_together(seed: int) -> None:
-    """As when one of two machines is shut down: nothing starts on a worker that leaves, too."""
+    """As when one of two machines is shut down: nothing starts on the other leaving worker either."""
     mesh = _mesh(seed, 4)
     its = mesh.of(mesh.holders(), 1, 2)
     for number in (1, 2):
@@ -396,7 +398,7 @@ HISTORIES: tuple[Callable[[int], None], ...] = (
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.__name__)
-def test_nobody_elses_unit_is_touched(history: Callable[[int], None]) -> None:
+def test_a_change_of_members_restarts_no_other_unit(history: Callable[[int], None]) -> None:
     quiet()
     for seed in SEEDS:
         with simulated():
@@ -412,7 +414,7 @@ def test_nobody_elses_unit_is_touched(history: Callable[[int], None]) -> None:
         ("new leader does not wait for workers", the_leader_dies_in_the_middle_of_a_move),
     ],
 )
-def test_a_history_finds(mutant: str, history: Callable[[int], None]) -> None:
+def test_a_history_finds_the_mutant(mutant: str, history: Callable[[int], None]) -> None:
     quiet()
     with MUTANTS[mutant](), simulated(), pytest.raises(AssertionError):
         history(0)

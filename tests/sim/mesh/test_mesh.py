@@ -1,11 +1,12 @@
-"""The whole mesh among callers and misfortune in virtual time, one seed a story; and builds that must be found broken.
+"""The whole mesh with clients and faults in virtual time, one seed per story; and broken builds that the checks must
+find.
 
-A failing story prints its seed. Tell it again, alone and with its trace, by
+A failing story prints its seed. Run it again, alone and with its trace, by
 
     python -m tests.sim.mesh --seed 17
 
 or `HERDMESH_SIM_SEED=17 pytest -s tests/sim/mesh -k no_promise`. Seeds in regressions.txt found a bug once, and are
-told every time.
+run every time.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from tests.support import tally
 from tests.support.sizes import SOAKING, soak_or
 
 STORIES = soak_or(300, 10_000)
-#: Besides, with an operator who changes offsets.
+#: Additional stories, with an operator who changes offsets.
 OPERATED_STORIES = soak_or(12, 1_000)
 _SHOW_S = 60.0
 Found = tuple[int, list[str]] | None
 _SEED_VARIABLE = "HERDMESH_SIM_SEED"
 _FOLDER = Path(__file__).parent
 
-#: How many stories a mutant may live through. `make soak` looks for the first that finds it, from 0 on; else a story
-#: that found it, after few events, comes first, so that one is enough until the product changes what happens in it.
+#: How many stories a mutant may survive. `make soak` searches the first that finds it, from 0 on; else a story
+#: that found it, after few events, comes first, so that one is enough until the product changes the events in it.
 MUTANT_STORIES = soak_or(60, 1_000)
 FOUND_AT = {
     "stale epoch accepted": 3,
@@ -74,8 +75,9 @@ def _regressions() -> list[int]:
 
 
 def _short(seed: int, *, violations_max: int = 20) -> Report:
-    """For a pool: without what cannot or need not travel, and its 2 MB of garbage cleared away while they are still
-    near the processor."""
+    """Run a story for a pool: without the parts that cannot or need not be pickled, and its 2 MB of garbage collected
+    while they are still in the processor's cache.
+    """
     report = tell(seed, violations_max=violations_max)
     report.operations = []
     gc.collect()
@@ -83,7 +85,7 @@ def _short(seed: int, *, violations_max: int = 20) -> Report:
 
 
 def _hunt(mutant: str) -> Found:
-    """The first story that finds the mutant, and by which checks."""
+    """The first story that finds the mutant, and the checks that find it."""
     first = [] if SOAKING else [FOUND_AT.get(mutant, 0)]
     begin = OPERATED if mutant in OF_OFFSETS else 0
     for seed in [*first, *range(begin, begin + MUTANT_STORIES)]:
@@ -95,8 +97,9 @@ def _hunt(mutant: str) -> Found:
 
 
 def _begin_process() -> None:
-    """Of a pool: what was imported lives as long as the process, garbage is looked for between stories, and nobody ever
-    wants to hear what is logged."""
+    """Prepare a process of a pool: freeze imported objects, collect garbage only between stories, and silence all
+    logs.
+    """
     quiet()
     structlog.configure(cache_logger_on_first_use=True)
     gc.freeze()
@@ -115,7 +118,7 @@ def hunts() -> Iterator[dict[str, AsyncResult[Found]]]:
 
 
 class _Watch:
-    """Tells whoever waits for a soak how far it is, once a minute."""
+    """Prints the progress of a soak once a minute."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -132,7 +135,7 @@ class _Watch:
 
 @pytest.mark.timeout(3 * 3_600)
 def test_no_promise_is_broken() -> None:
-    """Every story is found right; together they met every fault, many times."""
+    """Every story ends without a violation; together they meet every fault, many times."""
     if _SEED_VARIABLE in os.environ:
         report = tell(int(os.environ[_SEED_VARIABLE]), trace=True)
         print("\n".join(report.trace))
@@ -173,8 +176,8 @@ def test_no_promise_is_broken() -> None:
 
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("mutant", HUNTED)
-def test_the_simulator_finds(mutant: str, hunts: dict[str, AsyncResult[Found]]) -> None:
-    """A build with this safety switched off breaks promises, and the checks see it."""
+def test_the_simulator_finds_each_mutant(mutant: str, hunts: dict[str, AsyncResult[Found]]) -> None:
+    """A build with this safety switched off breaks promises, and the checks find it."""
     found = hunts[mutant].get()
     assert found is not None, f"{mutant}: {MUTANT_STORIES} stories were found right"
     seed, checks = found
@@ -182,7 +185,7 @@ def test_the_simulator_finds(mutant: str, hunts: dict[str, AsyncResult[Found]]) 
     print(f"{mutant}: found at seed {seed} by {'; '.join(checks)}", flush=True)
 
 
-def test_the_page_lists_the_builds() -> None:
+def test_the_page_lists_each_mutant() -> None:
     """`docs/internals/bugs.md` has a row for each, and no other."""
     page = (_FOLDER.parents[2] / "docs" / "internals" / "bugs.md").read_text(encoding="utf-8")
     _, _, section = page.partition("## In builds with one safety switched off")
@@ -191,8 +194,8 @@ def test_the_page_lists_the_builds() -> None:
 
 
 @pytest.mark.timeout(1_800)
-def test_a_seed_tells_one_story() -> None:
-    """Line by line, in this process twice and in one whose texts hash differently."""
+def test_a_seed_gives_the_same_trace_every_time() -> None:
+    """Line by line, in this process twice and in one with another hash seed."""
     once, again = tell(7, trace=True), tell(7, trace=True)
     assert once.trace == again.trace
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(sys.path)}

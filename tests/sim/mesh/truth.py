@@ -1,8 +1,8 @@
-"""What is shown of workers and of what they do, against what they do: compared all along, faults or not.
+"""Displayed states of workers and units against their real states: compared during the whole story.
 
-Owns the promise "status equals truth within a lease": who is dead is shown by nobody, and what reads RUNNING of a
-worker that lives and is heard is RUNNING there. Each may be wrong for a lease and what was on its way, counted from the
-last moment at which whoever is to tell, or to show, could not. What must be so at rest: `verdict`.
+Owns the promise "status equals truth within a lease": no view shows a dead worker, and a unit shown as RUNNING on a
+live, reachable worker is RUNNING there. Each may be wrong for a lease and messages in flight, counted from the
+last moment at which the reporting or the displaying process could not do so. `verdict` owns the states of an idle mesh.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.sim.mesh.worker import WorkerProcess
     from tests.sim.mesh.world import World
 
-#: a dead worker's lease may be extended once by what was on its way, and the table looks every second.
+#: messages in flight may extend a dead worker's lease once, and the table checks every second.
 LEASE_SLACK_MS = 6_000
 _LATE_MS = LEASE_MS + LEASE_SLACK_MS
 _VIEW_EVERY = 4
@@ -33,17 +33,17 @@ class Truth:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        #: of who shows: when it last could not.
+        #: displaying process -> when it last could not.
         self._steady_ms: dict[str, int] = {}
         self._dead_ms: dict[str, int] = {}
-        #: of a worker: its life, and when somebody last could not hear of it.
+        #: worker -> its life, and when a process last could not reach it.
         self._heard_ms: dict[str, tuple[int, int]] = {}
-        #: who shows what is wrong, and since when.
+        #: displaying process and wrong display -> since when.
         self._wrong_ms: dict[tuple[str, str, UnitId], int] = {}
         self._looks = 0
 
     def look(self) -> None:
-        """Look once."""
+        """Compare once."""
         world = self._world
         self._looks += 1
         for worker in world.workers:
@@ -73,7 +73,7 @@ class Truth:
             world.network.is_cut(worker.name, replica.name) for replica in world.status
         )
         if cut:
-            # What it said before it died is held back, and arrives when the link is whole again.
+            # Messages it sent before it died are held back, and arrive when the link is whole again.
             for incarnation in self._dead_ms:
                 if incarnation.rpartition("-")[0] == worker.name:
                     self._dead_ms[incarnation] = now
@@ -82,11 +82,12 @@ class Truth:
             self._heard_ms[worker.name] = (worker.life, now)
 
     def _look_at_leases(self, replica: StatusReplica) -> None:
-        """Nobody who has long been dead is shown RUNNING by a writer that could know."""
+        """Check that a writer that could know shows no long dead worker as alive."""
         if not self._dead_ms:
             return
         now = self._world.now
-        # To the lease table a leap of its clock is a stall of its process: who is not dead to it gets a full lease.
+        # To the lease table a leap of its clock is a stall of its process: a worker that it does not count as dead gets
+        # a full lease.
         since_ms = max(self._steady_ms.get(replica.name, 0), replica.leapt_ms)
         for lease in replica.keeper.table.leases():
             dead_ms = self._dead_ms.get(lease.incarnation)
@@ -96,7 +97,7 @@ class Truth:
                 self._world.checker.find(CHECK, f"{lease.incarnation} is dead and its lease lives at {replica.name}")
 
     def _look_at_statuses(self, replica: StatusReplica, wrong: dict[tuple[str, str, UnitId], int]) -> None:
-        """What reads RUNNING, status joined with lease, is RUNNING on the very process it names."""
+        """Check that a unit shown as RUNNING, status joined with lease, is RUNNING in the very process it names."""
         workers = {worker.incarnation: worker for worker in self._world.workers if worker.alive}
         for stored in replica.state.statuses():
             status = stored.status
@@ -116,7 +117,7 @@ class Truth:
                 self._world.checker.find(CHECK, f"{herder.name} shows {view.incarnation}, long dead")
 
     def _look_at_view(self, herder: HerderProcess, wrong: dict[tuple[str, str, UnitId], int]) -> None:
-        """What a leader shows as RUNNING on a worker in a session with it is RUNNING there."""
+        """Check that a unit a leader shows as RUNNING on a worker in a session with it is RUNNING there."""
         if self._looks % _VIEW_EVERY:
             self._wrong_ms.update((key, since_ms) for key, since_ms in wrong.items() if key[0] == herder.name)
             return
@@ -146,7 +147,9 @@ def _shown_running(herder: HerderProcess) -> Iterator[tuple[UnitId, str]]:
 
 
 def _runs(worker: WorkerProcess, unit: UnitId) -> bool:
-    """The worker has the unit, and it does what its status said or is about to: a start says nothing until it runs."""
+    """The worker holds the unit, and it does as its status shows or is about to: a start writes no status until it
+    runs.
+    """
     state = worker.state
     held = (
         state.connectors.get(unit.connector) if unit.task is None else state.tasks.get(Held(unit.connector, unit.task))

@@ -1,7 +1,7 @@
-"""What must be so once the faults are over: the mesh is what was asked for, everybody says the same, and it is at rest.
+"""Promises that hold once the faults are over: the mesh is in its requested state, all views agree, and it is idle.
 
-Owns the comparison of four accounts of the same thing: what the config store wants, what the workers have, what the
-leader shows and what the status store shows. Each returns problems as text; `story` waits until there are none.
+Owns the comparison of four views of the same thing: the wanted state in the config store, the workers' held units, the
+leader's view and the status store's. Each returns problems as text; `story` waits until there are none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Held = dict[UnitId, list[tuple["WorkerProcess", HeldUnit]]]
 
 
 def holdings(world: World) -> Held:
-    """Truth: what the workers have in their hands."""
+    """The truth: the workers' held units."""
     found: Held = {}
     for worker in world.workers:
         if worker.alive:
@@ -36,7 +36,7 @@ def holdings(world: World) -> Held:
 
 
 def problems(world: World) -> list[str]:
-    """What is not as it was asked for, now."""
+    """Current deviations from the requested state."""
     leader = world.leader()
     if leader is None:
         return ["no herder leads"]
@@ -71,7 +71,7 @@ def _wanted(world: World) -> Iterator[tuple[UnitId, ConnectorState]]:
 
 
 def leader_knows(world: World, leader: HerderProcess) -> list[str]:
-    """The leader's view of the configs is the config store's."""
+    """Check that the leader's view of the configs is the config store's."""
     stored = world.config_log.state.connectors
     names = leader.herder.connector_names()
     if names != sorted(stored):
@@ -86,7 +86,7 @@ def leader_knows(world: World, leader: HerderProcess) -> list[str]:
 
 
 def _levels(world: World, worker: WorkerProcess) -> Iterator[str]:
-    """A worker has every level of the cluster, but for those it was given of its own since."""
+    """Check that a worker has every log level of the cluster, except those set for itself since."""
     stored = world.config_log.state.logger_levels
     newest = max((change.revision for change in stored.values()), default=0)
     if newest and (worker.told.revision is None or worker.told.revision.next_offsets != (newest,)):
@@ -126,7 +126,7 @@ def _unit(
         return [f"{unit} is on {worker.name}, which has not its plugin"]
     found: list[str] = []
     if shown.state.value != one.state.value or shown.worker_id != worker.name:
-        # A connector whose task configs cannot be made is FAILED by the leader's word.
+        # The leader shows a connector whose task configs cannot be made as FAILED.
         final = unit.task is None and shown.state is RunState.FAILED and shown.failure is not None
         if not final:
             found.append(f"{unit} is {one.state} on {worker.name}, shown {shown.state} on {shown.worker_id}")
@@ -142,12 +142,12 @@ def _drained(leader: HerderProcess, worker: WorkerProcess) -> bool:
 def _state(
     world: World, connector: ConnectorState, unit: UnitId, worker: WorkerProcess, one: HeldUnit, shown: UnitView
 ) -> list[str]:
-    """A unit is what its target says, or FAILED with a reason; and what it says it does, it does."""
+    """Check that a unit is in its target state, or FAILED with a reason, and that its reported state is real."""
     target = TargetState(connector.target_state.value) if connector.target_state else TargetState.STARTED
     expected = {TargetState.STARTED: "RUNNING", TargetState.PAUSED: "PAUSED", TargetState.STOPPED: "STOPPED"}[target]
     found: list[str] = []
     waits = shown.auto_restart is not None and shown.auto_restart.next_ms is not None
-    if waits and target is TargetState.STARTED:  # while it is paused it waits as long
+    if waits and target is TargetState.STARTED:  # a paused unit keeps waiting
         found.append(f"{unit} waits for a restart: {shown.auto_restart}")
     if one.state.value != expected and not shown.explanation:
         found.append(f"{unit} is {one.state}, wanted {expected}, and nobody explains it")
@@ -187,7 +187,7 @@ def _task_set(connector: ConnectorState) -> list[str]:
 
 
 def _statuses(world: World, wanted: set[UnitId]) -> list[str]:
-    """What the status store shows is what the workers have."""
+    """Check that the status store shows the workers' held units."""
     writer = next((replica for replica in world.status if replica.claims and replica.log.writer is replica), None)
     if writer is None:
         return ["no status store writes"]
@@ -195,9 +195,9 @@ def _statuses(world: World, wanted: set[UnitId]) -> list[str]:
     found: list[str] = []
     # A stopped connector keeps its tasks' statuses.
     keeping = {name for name, one in world.config_log.state.connectors.items() if one.target_state is Target.STOPPED}
-    # What removed numbers committed stays as well until every task was told, and one that nobody may take waits.
+    # Commit scopes of removed tasks stay as well until every task got them; a task that no worker may take waits.
     waiting = {unit.connector for unit in wanted if unit.task is not None and unit not in held}
-    # So does what a stop left, until the connector runs and has made tasks that can be told.
+    # So do statuses that a stop left, until the connector runs and has made tasks that can get them.
     waiting |= {
         name
         for name, one in world.config_log.state.connectors.items()
@@ -217,7 +217,7 @@ def _statuses(world: World, wanted: set[UnitId]) -> list[str]:
             continue
         places = held.get(unit, [])
         if len(places) != 1:
-            continue  # told by the other checks
+            continue  # reported by the other checks
         worker, one = places[0]
         if one.state.value != state.value and state.value != "RESTARTING":
             found.append(f"the status of {unit} is {state.value}, it is {one.state} on {worker.name}")
@@ -231,7 +231,7 @@ def _runs(places: list[tuple[WorkerProcess, HeldUnit]]) -> bool:
 
 
 def _balance(world: World, held: Held) -> list[str]:
-    """Within one, among those that take work, where every worker can take everything."""
+    """Check that loads differ by at most one, among workers that take units, where every worker can take everything."""
     leader = world.leader()
     assert leader is not None
     takers = [worker.name for worker in world.workers if not _drained(leader, worker)]
@@ -250,7 +250,7 @@ def _balance(world: World, held: Held) -> list[str]:
 
 
 def lost_restarts(world: World) -> list[str]:
-    """Every restart that was acknowledged took place: the unit that runs now was started after it was asked for."""
+    """Check that every acknowledged restart took place: the unit that runs now was started after the request."""
     held = holdings(world)
     found: list[str] = []
     for operation in world.checker.answers.values():
@@ -262,7 +262,7 @@ def lost_restarts(world: World) -> list[str]:
         if isinstance(request, RestartTask):
             units = [UnitId(name, request.task)]
         elif isinstance(request, RestartConnector) and not request.only_failed:
-            # Of failed ones alone, those that restart already are told as restarted too (KIP-745).
+            # With failed units only, those that restart already are reported as restarted too (KIP-745).
             units = [UnitId(name, item.task) for item in items if item.task is None or request.include_tasks]
         for unit in units:
             places = held.get(unit, [])

@@ -1,8 +1,8 @@
 """A worker's process: the real state and loop's dispatch, session and status client over the simulated network.
 
-Re-plays what needs an event loop, Spark or Kafka: dialling and heartbeats (`effects.session`), the order of status
-writes (`effects.statuses`), the calls of authors' connectors, fencing and validation, and the watch of idle tasks. The
-messages and the instructions' dispatch are the product's own code.
+Re-implements the parts that need an event loop, Spark or Kafka: dialling and heartbeats (`effects.session`), the order
+of status writes (`effects.statuses`), the calls of authors' connectors, fencing and validation, and the watch of idle
+tasks. The messages and the instructions' dispatch are the product's own code.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NEED_KAFKA = (worker_commands.FenceTasks, worker_commands.AlterOffsets)
 
 
 class WorkerProcess(Node):
-    """One worker. `plugins` are what its image has."""
+    """One worker. `plugins` are those of its image."""
 
     def __init__(self, name: str, world: World, plugins: tuple[connector_pb2.Plugin, ...]) -> None:
         super().__init__(name, world)
@@ -90,17 +90,17 @@ class WorkerProcess(Node):
             ),
         )
         self._tick_at: float | None = None
-        #: loggers that this process was told to change, and what it remembers of that.
+        #: logger levels that this process was commanded to set, and its memory of them.
         self.levels: dict[str, str] = {}
         self.told = Levels()
-        #: those of this worker alone that nothing of the cluster came after.
+        #: levels of this worker alone that no later level of the cluster replaced.
         self.own_levels: dict[str, str] = {}
         self.session.dial()
         self._beat(0)
         self._keep_lease()
 
     def handle(self, event: events.Event) -> None:
-        """One event; its instructions are carried out at once, by the loop's own dispatch."""
+        """Handle one event; its instructions are executed at once, by the loop's own dispatch."""
         for instruction in self.state.handle(event, self.now_ms / 1000):
             if isinstance(instruction, instructions.Exit):
                 self._exit()
@@ -123,7 +123,7 @@ class WorkerProcess(Node):
         self.after(max(0.0, deadline * 1000 - self.now_ms) + 1, due)
 
     def _exit(self) -> None:
-        """Everything is given up: flush statuses, end the lease, go. Then the process is over."""
+        """Everything is released: flush statuses, end the lease, leave. Then the process is over."""
         self.exited = True
         self.statuses.leave()
         self.after(300, self.kill)
@@ -149,7 +149,7 @@ class WorkerProcess(Node):
         self.runs[run_id].stop()
 
     def share(self, run_id: str, run_ms: int) -> None:
-        """Slots are never short here: `tests/.../test_state_tasks.py` tests sharing."""
+        """Do nothing: slots are never short here; `tests/.../test_state_tasks.py` tests sharing."""
 
     def rest(self, run_id: str) -> None:
         self.runs[run_id].rest()
@@ -158,7 +158,7 @@ class WorkerProcess(Node):
         self.runs[run_id].kill()
 
     def unit_of(self, run_id: str) -> str:
-        """For log lines, which nobody reads here."""
+        """A name for log lines, which nobody reads here."""
         return run_id
 
     # --- effects.idle_watch
@@ -257,7 +257,7 @@ def _offsets_reply(found: OffsetsAnswer) -> session_pb.CommandReply:
 
 
 def task_configs(config: Mapping[str, str | None], tasks_max: int) -> list[dict[str, str | None]]:
-    """What a connector makes of its config."""
+    """Task configs that a connector makes of its config."""
     note = config.get("note") or ""
     return [{"task.class": "Task", "share": str(number), "note": note} for number in range(tasks_max)]
 
@@ -389,7 +389,7 @@ class Statuses:
         self._next()
 
     def leave(self) -> None:
-        """The lease ends after what waits was written, or after a moment."""
+        """End the lease after waiting writes are written, or after a moment."""
         self._worker.after(150, lambda: Pump(self.heartbeat(leaving=True), lambda result, error: None))
 
     @property
@@ -449,7 +449,7 @@ class Connectors:
         self._say(events.TaskConfigsMade(wanted.connector, wanted.op_id, made))
 
     def abandon(self, connector: str) -> None:
-        """What it still says finds nobody: the state knows calls by number."""
+        """Abandon the calls: later results are ignored, as the state knows calls by number."""
 
     def _say(self, event: events.Event) -> None:
         world = self._worker.world
@@ -458,7 +458,7 @@ class Connectors:
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """Asked for, and without effect here."""
+    """Instruction without effect here."""
 
 
 def _version(_: object) -> str:

@@ -1,7 +1,7 @@
-"""The whole mesh in one process: its processes, the network between them, the clock, and what stands in for gRPC.
+"""The whole mesh in one process: its processes, the network between them, the clock, and the replacement of gRPC.
 
-Owns who is there and where calls go. What happens to them: `faults`; what is asked of them: `clients`; what must be so:
-`checks`.
+Owns the set of processes and the routing of calls. `faults` owns the faults; `clients` the requests; `checks` the
+promises.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from tests.sim.mesh.scheduler import Process, Scheduler
 from tests.sim.mesh.status_store import StatusReplica
 from tests.sim.mesh.worker import OTHER_PLUGIN, PLUGIN, WorkerProcess
 
-#: small, so that a story sees many blocks reserved, and some used up before the next one is told.
+#: small, so that a story sees many blocks reserved, and some used up before the next one arrives.
 GENERATIONS_PER_BLOCK, RESERVE_AT = 12, 3
 _WRITES = ("ConfigWriteService", "StatusWriteService", "LeadershipService")
 
 
 class World:
-    """Everything of one seed."""
+    """All state of one seed."""
 
-    #: what wall clocks show at the beginning, epoch milliseconds.
+    #: wall clocks at the beginning, epoch milliseconds.
     EPOCH_MS = 1_760_000_000_000
     #: small, so that a story sees budgets spent.
     restart_policy = RestartPolicy(attempts_max=3, backoff_ms=300, backoff_max_ms=2_000)
@@ -72,7 +72,7 @@ class World:
             WorkerProcess(f"worker-{number}", self, one if self.uneven and number == 1 else both)
             for number in range(1, count + 1)
         ]
-        #: processes that nobody starts again.
+        #: processes that are not started again.
         self.down: set[Node] = set()
         self._rebalance_delay_ms = self.rng.choice((0, 0, 0, 3_000))
 
@@ -127,13 +127,13 @@ class World:
         self.scheduler.run_until(self.now + ms)
 
     def restart(self, node: Node) -> None:
-        """Start a process that is dead."""
+        """Start a dead process."""
         assert isinstance(node, HerderProcess | WorkerProcess | Replica)
         self.trace(node.name, "starts")
         node.begin()
 
     def route(self, node: Node, addresses: str, path: str, before: Node | None) -> Node | None:
-        """Where a call goes; None = nobody answers."""
+        """Target of a call; None = no process answers."""
         replicas: Sequence[Replica] = self.config if addresses == "config" else self.status
         if _is_write(path):
             found: list[Replica] = [replica for replica in replicas if replica.alive and replica.claims]
@@ -146,12 +146,12 @@ class World:
         return self.rng.choice(found) if found else None
 
     def crashed(self, process: Process, error: Exception) -> None:
-        """The product's code raised what it must not."""
+        """Handle an error that the product's code must not raise."""
         text = "".join(traceback.format_exception(error)[-4:])
         self.checker.find("crash", f"{process.name}: {error!r}\n{text}")
 
     def trace(self, who: str, what: str, *values: object) -> None:
-        """A line, if anybody reads it: `what` with `values` in its places."""
+        """Trace a line, if tracing is on: `what` with `values` in its places."""
         if self.trace_lines is not None:
             self.trace_lines.append(f"{self.now / 1000:9.3f} {who:10} {what % values if values else what}")
 
@@ -174,14 +174,14 @@ def simulated() -> Generator[None]:
     read, written = store_wire.entry, config_wire.entry
 
     def entry(message: Any) -> Any:
-        # Every herder is sent the same message; reading it once is enough, for an entry never changes.
+        # Every herder gets the same message; converting it once is enough, for an entry never changes.
         found = entries.get(id(message))
         if found is None or found[0] is not message:
             found = entries[id(message)] = (message, read(message))
         return found[1]
 
     def entry_message(state: Any, store_id: str) -> Any:
-        # A state never changes either, and is told as what was before as often as as what came after.
+        # A state never changes either, and is sent as the state before as often as as the state after.
         found = messages.get(id(state))
         if found is None:
             found = messages[id(state)] = (state, written(state, store_id))
@@ -203,7 +203,7 @@ def simulated() -> Generator[None]:
         stack.enter_context(patch("herdmesh.herder.effects.campaign.monotonic_ms", now_ms))
         for module in ("watches", "writes"):
             stack.enter_context(patch(f"herdmesh.herder.effects.{module}.wall_clock_ms", wall_ms))
-        # Where texts carry times: else no two processes would write quite the same.
+        # For times in texts: otherwise no two processes would write quite the same.
         stack.enter_context(patch.object(values, "_WALL_AHEAD_MS", World.EPOCH_MS))
         stack.enter_context(patch.object(store_wire, "entry", entry))
         stack.enter_context(patch.object(config_wire, "entry", entry_message))

@@ -1,8 +1,9 @@
-"""A broker as a store can tell it from a real one: open transactions, last stable offset, fencing, groups, compaction.
+"""A simulated broker, as close to a real one as a store can see: open transactions, last stable offset, fencing,
+groups, compaction.
 
 Owns topics, transactions, epochs, election groups and the archive of everything that ever became visible, in order. The
-memory engine's broker appends whole transactions in one step; here a writer can be killed or stand still between send
-and commit, so its records lie in the topic unseen and hold every reader back until somebody ends the transaction.
+memory engine's broker appends whole transactions in one step; here a writer can be killed or frozen between send
+and commit, so its records are in the topic unseen and hold every reader back until the transaction is ended.
 
 Kafka's rules, as far as they are modelled: an epoch is raised by initialising the id, which aborts the open transaction
 and waits for one that is being committed; a commit is answered before its markers are written; a transaction left open
@@ -65,7 +66,7 @@ class Partition:
 
     @property
     def stable_offset(self) -> int:
-        """What a reader of committed records can reach."""
+        """The offset up to which a read_committed reader can read."""
         return min(self.unstable.values(), default=self.next_offset)
 
     def since(self, offset: int, limit: int) -> list[StoredRecord]:
@@ -74,7 +75,7 @@ class Partition:
 
 
 class SimBroker:
-    """What the replicas of one simulated store share. `now_s` is the story's clock."""
+    """State shared by the replicas of one simulated store. `now_s` is the story's clock."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.archive: list[Archived] = []
@@ -94,7 +95,7 @@ class SimBroker:
     # Topics.
 
     def topic(self, name: str, partitions: int) -> list[Partition]:
-        """The partitions of a topic, made when absent."""
+        """The partitions of a topic, created when missing."""
         if name not in self._topics:
             self._topics[name] = [Partition(name, number) for number in range(partitions)]
         return self._topics[name]
@@ -108,9 +109,10 @@ class SimBroker:
         return record.offset
 
     def compact(self, topic: str, chance: Callable[[float], bool]) -> int:
-        """What a log cleaner may do: of the records older than the lag keep the last of each key, drop or keep old
-        tombstones as it likes. Returns how many went. Nothing goes that a running reader has not read: it would be
-        further behind than the lag, and nobody promises to tell that reader's watchers what it never saw."""
+        """Do a log cleaner's pass: of the records older than the lag keep the last of each key, drop or keep old
+        tombstones at random. Returns how many were removed. No record is removed that a running reader has not read: it
+        would be further behind than the lag, and no promise covers that reader's watchers for records it never saw.
+        """
         gone = 0
         for partition in self._topics.get(topic, []):
             clean_ms = self.now_ms() - COMPACTION_LAG_S * 1000
@@ -161,7 +163,7 @@ class SimBroker:
         return self._epochs[transactional_id]
 
     def begin(self, transactional_id: str, epoch: int, writer: str) -> Transaction:
-        """The broker hears of it with the first record."""
+        """Begin a transaction; the broker learns of it with the first record."""
         self._numbers += 1
         return Transaction(self._numbers, transactional_id, epoch, writer)
 
@@ -226,7 +228,7 @@ class SimBroker:
         self._tell_owner(group)
 
     def leave(self, group: str, member: Member) -> None:
-        """The member says so, or its session timed out. It is not told: it left, or does not hear."""
+        """Remove a member that left or whose session timed out. It is not notified: it left, or is unreachable."""
         members = self._groups.get(group, [])
         if member in members:
             members.remove(member)
@@ -240,7 +242,9 @@ class SimBroker:
         return members[0] if members else None
 
     def move(self, group: str) -> Member | None:
-        """Give partition 0 to another member. The one that had it is returned and not told: its heartbeat is late."""
+        """Give partition 0 to another member. Returns the previous owner, which is not notified: its heartbeat is
+        late.
+        """
         members = self._groups.get(group, [])
         if len(members) < 2:
             return None

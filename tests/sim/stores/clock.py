@@ -1,7 +1,7 @@
 """An event loop in virtual time: nothing ever sleeps, and two runs of one story are the same.
 
 Owns the loop and the clock. When nothing is ready to run, the clock jumps to the next timer. Futures and tasks are
-numbered, so that sets of them iterate in the order they were made and not by address.
+numbered, so that sets of them iterate in the order of their creation and not by address.
 
 Invariant: a loop with no timer and nothing ready is a deadlock of the story, and raises.
 """
@@ -24,7 +24,7 @@ class Deadlock(Exception):
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Instead of waiting it moves the clock."""
+    """Moves the clock instead of waiting."""
 
     now_s = 0.0
 
@@ -70,7 +70,7 @@ class _Task(asyncio.Task[_T]):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """`time()` is what the story says."""
+    """An event loop whose `time()` is the story's."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()

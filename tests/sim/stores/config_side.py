@@ -37,7 +37,7 @@ _MessageT = TypeVar("_MessageT", bound=Message)
 
 
 class _Read:
-    """What a client reads of the reading servicer, which answers with bytes where many callers share them."""
+    """The reading servicer as a client sees it: it answers with bytes where many callers share them."""
 
     def __init__(self, store: TopicStoreCore[Any, Any]) -> None:
         self._servicer = ConfigReadServicer(store)
@@ -74,7 +74,7 @@ class ConfigServer:
 
 
 class ConfigSide(ConfigRegister):
-    """What a story needs to know of the config store; `StatusSide` is the other one."""
+    """The config store's part of a story; `StatusSide` is the other one."""
 
     settings = SETTINGS
 
@@ -89,8 +89,9 @@ class ConfigSide(ConfigRegister):
         return ConfigServer(store, now_ms, lambda: f"incarnation-{next(self._ids)}")
 
     def everything(self, state: ConfigState) -> Any:
-        """All that callers can read of a state, to compare replicas by. What only Java wrote is left out: compaction
-        may change what Connect's rules make of it (S11)."""
+        """Everything callers can read of a state, to compare replicas by. Connectors that only Java wrote are left out:
+        compaction may change their state under Connect's rules (S11).
+        """
         ours = [connector.name for connector in state.stored() if not connector.name.startswith(FOREIGN_PREFIX)]
         response = wire.snapshot_head(state, Revision("sim", (0,)))
         response.connectors.extend(wire.entry(connector, "sim") for connector in wire.chosen(state, [*ours, "-"]))

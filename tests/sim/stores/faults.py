@@ -1,4 +1,4 @@
-"""What goes wrong in a story: each fault is one method, chosen and timed by the seed.
+"""Faults of a story: each fault is one method, chosen and timed by the seed.
 
 Owns the faults and their healing. Each is counted by kind in `World.faults` when it really happens.
 """
@@ -25,7 +25,7 @@ STAGES = tuple(WriteStage)
 
 
 class Faults:
-    """One story's misfortune."""
+    """One story's faults."""
 
     def __init__(self, world: World, seed: int) -> None:
         self._world = world
@@ -33,7 +33,7 @@ class Faults:
         self._seed = seed
         self._foreign_writes = 0
         self._returning: set[asyncio.Task[None]] = set()
-        # A supervisor starts again what ended, whyever it did.
+        # A supervisor restarts each process that ended, for whatever reason.
         world.on_death = lambda life: self._later(lambda: self._restart(life.name), 0.2, 9.0)
         self._choices: list[tuple[Callable[[], None], int]] = [
             (self.harm_at_stage, 6),
@@ -62,7 +62,7 @@ class Faults:
             self._rng.choices(choices, weights=weights)[0]()
 
     async def heal(self) -> str | None:
-        """Everything runs again; what keeps it from doing so is returned."""
+        """Restart everything; returns the reason if something keeps failing."""
         world = self._world
         world.broker.available = True
         world.loss = 0.0
@@ -79,8 +79,9 @@ class Faults:
         return None if healed else f"healed, and {_HEAL_S:g} s later the roles are {roles}"
 
     def _is_whole(self) -> bool:
-        """One writes, the others replicate. What ended in the meantime is started again, as a supervisor does, and who
-        wrongly believes to be the owner hears the truth with its next heartbeat."""
+        """One writes, the others replicate. Processes that ended in the meantime are restarted, as a supervisor does,
+        and a member that wrongly believes it is the owner learns the truth with its next heartbeat.
+        """
         owner = self._world.broker.owner(self._world.side.settings.election_group)
         for life in list(self._world.lives.values()):
             if life.dead:
@@ -142,7 +143,7 @@ class Faults:
         return self._rng.choice(names) if len(names) > 1 or (names and self._rng.random() < 0.2) else None
 
     def _tell_truth(self, life: Life[Any]) -> None:
-        """What the group's next heartbeat tells a member."""
+        """Deliver the group's next heartbeat to a member."""
         owner = self._world.broker.owner(self._world.side.settings.election_group) is life.log
         if owner != (life.store.role in (StoreRole.WRITER, StoreRole.TAKING_OVER)):
             life.log.tell_owner(owner)
@@ -191,7 +192,7 @@ class Faults:
                 self._later(lambda life=life: self._tell_truth(life), 0.1, 1.0)
 
     def fence_from_outside(self) -> None:
-        """A Java leader starts, takes the id and goes away again."""
+        """A Java leader starts, takes the id and ends again."""
         identity = self._world.side.settings.transactional_id
         if self._world.broker.available and not self._world.broker.is_committing(identity):
             self._world.fault("fenced from outside")

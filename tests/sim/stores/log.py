@@ -1,8 +1,8 @@
 """One simulated replica's access to the broker: the `Log` under a real `TopicStoreCore`.
 
-Owns the hops between process and broker, the stages of a commit, and what a process that stands still or is dead can
-do: nothing goes out and nothing comes in (`Process.gate`). Timers inside such a process do run; since nothing of it is
-seen outside before it goes on, that is one of the orders in which it could have gone on.
+Owns the hops between process and broker, the stages of a commit, and the limits of a frozen or dead process:
+nothing goes out and nothing comes in (`Process.gate`). Timers inside such a process do run; since nothing of it is
+seen outside before it continues, that is one of the orders in which it could have continued.
 
 As in the Kafka engine, a failure before the commit was requested is `CommitNotSent`, after it `CommitOutcomeUnknown`.
 """
@@ -35,10 +35,10 @@ _RETRY_S = 0.02
 
 
 class Process(Protocol):
-    """What a log must know of the process it lives in."""
+    """The log's view of the process it lives in."""
 
     name: str
-    #: Kept this long from reading what is there: a reader far behind.
+    #: Delay before it reads available records: a reader far behind.
     reader_delay_s: float
     #: The answer of the next commit is lost; True: after it was decided, False: before.
     lose_answer: bool | None
@@ -109,7 +109,7 @@ class SimLog:
         return "sim"
 
     async def check(self) -> NotAuthorized | None:
-        """The topics of a story are as they were made."""
+        """Find no fault: the topics of a story stay as they were created."""
         await self._hop()
         return None
 
@@ -208,16 +208,16 @@ class SimLog:
         for task in list(self._background):
             task.cancel()
 
-    # What the broker and the story call.
+    # Called by the broker and the story.
 
     def tell_owner(self, owned: bool) -> None:
-        """The group says so; the process hears it when it runs."""
+        """Notify the process of the group's decision; it gets it when it runs."""
         task = asyncio.get_running_loop().create_task(self._hear(owned))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     def expire(self) -> None:
-        """The group's coordinator has not heard of this member for the session's time."""
+        """The group's coordinator has had no heartbeat of this member for the session's time."""
         self._broker.leave(self.settings.election_group, self)
 
     def rejoin(self) -> None:
@@ -229,7 +229,7 @@ class SimLog:
     async def _hear(self, owned: bool) -> None:
         await self._process.gate()
         if self._events is not None:
-            # Truth has it that this member was expired meanwhile; it is told so by `rejoin`.
+            # In truth this member was expired meanwhile; `rejoin` tells it so.
             self._events.on_owner(owned)
 
     async def _reach(self, stage: WriteStage) -> None:
@@ -237,7 +237,7 @@ class SimLog:
         await self._process.gate()
 
     async def _hop(self) -> None:
-        """To the broker or back. Raises `LogUnavailable` while the broker is away."""
+        """Wait for a hop to the broker or back. Raises `LogUnavailable` during an outage."""
         await self._process.gate()
         await pause(self._process.hop_s())
         await self._process.gate()
@@ -256,7 +256,7 @@ class SimLog:
                 await pause(_RETRY_S)
 
     def _deliver(self) -> None:
-        """One batch, cut anywhere, as a client's fetch is."""
+        """Deliver one batch, cut anywhere, as a client's fetch is."""
         assert self._events is not None
         limit = self._process.number(1, 12)
         records: list[StoredRecord] = []

@@ -1,7 +1,7 @@
 """Builds of the store with one safety switched off, for the tests that show that the checkers catch each.
 
-Owns the four switches. They are patches of a test, never flags of the product: each puts in the place of one method
-what a careless author might have written there.
+Owns the four switches. They are patches of a test, never flags of the product: each replaces one method by a
+plausible mistake.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from herdmesh.topicstore.writes import GroupCommit
 
 @contextmanager
 def _no_fence() -> Generator[bool]:
-    """Replicas do not share the transactional id: nobody's commit is refused because somebody took over."""
+    """Replicas do not share the transactional id: no commit is refused because of a take-over."""
     yield False
 
 
@@ -60,7 +60,7 @@ def _no_read_back() -> Generator[bool]:
 
 @contextmanager
 def _no_barrier() -> Generator[bool]:
-    """Refusals, no-ops and linearizable reads are answered from what this replica happens to have applied."""
+    """Refusals, no-ops and linearizable reads are answered from whatever this replica has applied."""
 
     async def pass_through(_: Barrier) -> None:
         await asyncio.sleep(0)
@@ -71,7 +71,7 @@ def _no_barrier() -> Generator[bool]:
 
 @contextmanager
 def _no_compare_and_set() -> Generator[bool]:
-    """The server takes no notice of `expected_revision`."""
+    """The server ignores `expected_revision`."""
     made = ConfigWriteServicer._context  # pyright: ignore[reportPrivateUsage]
 
     def context(self: ConfigWriteServicer, operation: str, options: Any) -> Any:
@@ -84,7 +84,7 @@ def _no_compare_and_set() -> Generator[bool]:
         yield True
 
 
-#: Name -> the build; entered, it says whether replicas share the identity that fences.
+#: Name -> the build; entered, it returns whether replicas share the identity that fences.
 MUTANTS = {
     "fence": _no_fence,
     "read-back": _no_read_back,

@@ -1,11 +1,11 @@
 """Simulated processes and the network between them and their clients.
 
-Owns one `Life` per start of a process: a real `TopicStoreCore` over a `SimLog`, whatever servicers the story puts on
+Owns one `Life` per start of a process: a real `TopicStoreCore` over a `SimLog`, the servicers that the story puts on
 it, and the gate through which everything comes in and goes out. Knows no story.
 
 Stopping a process (SIGSTOP) shuts the gate, killing it shuts it for good. Both may happen inside `on_stage`, that is in
-the middle of a synchronous step of the store: the rest of that step then runs on unseen, which nobody outside can tell
-from having stopped right there, because no answer, event or request of it passes the gate.
+the middle of a synchronous step of the store: the rest of that step then runs on unseen, which cannot be distinguished
+from outside from having stopped right there, because no answer, event or request of it passes the gate.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STREAM_AHEAD = 8
 
 
 class Server(Protocol):
-    """The servicers of one life. `become` is told each role, `run` runs until cancelled."""
+    """The servicers of one life. `become` gets each role, `run` runs until cancelled."""
 
     def become(self, role: StoreRole) -> None: ...
 
@@ -46,7 +46,7 @@ class Server(Protocol):
 
 
 class Harm:
-    """What to do to a life when it reaches a stage: "kill" or "stop"."""
+    """Fault for a life that reaches a stage: "kill" or "stop"."""
 
     def __init__(self, stage: WriteStage, deed: str) -> None:
         self.stage = stage
@@ -99,7 +99,7 @@ class Life(Generic[ServerT]):
         running.cancel()
         self.kill()  # the store closed itself: the process ends
 
-    # What the log asks.
+    # Called by the log.
 
     async def gate(self) -> None:
         while self.stopped or self.dead:
@@ -126,10 +126,10 @@ class Life(Generic[ServerT]):
     def hop_s(self) -> float:
         return self._rng.choice((0.0005, 0.001, 0.001, 0.002, 0.01))
 
-    # What the story does to it.
+    # Called by the story.
 
     def stop(self) -> None:
-        """SIGSTOP; the group forgets it after the session's time."""
+        """SIGSTOP; the group drops it after the session's time."""
         if not self.dead and not self.stopped:
             self.stopped = True
             self._go.clear()
@@ -142,7 +142,7 @@ class Life(Generic[ServerT]):
             self._go.set()
             if self._expiry is not None:
                 self._expiry.cancel()
-            # What it learns it learns after it acted on what it remembers.
+            # It learns of the loss only after it acted on its old knowledge.
             asyncio.get_running_loop().call_later(self.hop_s() * 20, self._learn)
 
     def kill(self) -> None:
@@ -167,7 +167,7 @@ class Life(Generic[ServerT]):
         self.log.expire()
 
     def end(self) -> None:
-        """The story is over: whatever waits at the gate ends."""
+        """The story is over: everything that waits at the gate ends."""
         self.on_death = lambda _: None
         self.kill()
         self._over = True
@@ -260,7 +260,7 @@ class Life(Generic[ServerT]):
 
 
 def _put_over(queue: asyncio.Queue[Any], error: HerdmeshError) -> None:
-    """The end of a stream is always told; what waits before it is lost with the connection."""
+    """The end of a stream is always delivered; earlier events that wait are lost with the connection."""
     while not queue.empty():
         queue.get_nowait()
     queue.put_nowait(error)

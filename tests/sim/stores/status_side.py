@@ -1,7 +1,7 @@
 """The status store in a story: its real state and put rules over five partitions, without request ids.
 
-Owns how a register of `tests.support.status_register` is written, read and watched without the wire: compare-and-set is
-the position of the status' own record. Leases are not in it.
+Owns writing, reading and watching of a register of `tests.support.status_register` without the wire: compare-and-set is
+by the position of the status' own record. Leases are not in it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ SETTINGS = TopicSettings(
 
 
 class StatusServer:
-    """One life's store; nothing runs beside it."""
+    """One life's store; it has no background task."""
 
     def __init__(self, store: TopicStoreCore[Any, Any]) -> None:
         self.store = store
 
     def become(self, role: StoreRole) -> None:
-        """Nothing follows from a role here."""
+        """Do nothing: a role has no consequence here."""
 
     async def run(self) -> None:
-        """Nothing runs."""
+        """Do nothing."""
 
 
 class StatusSide(StatusRegister):

@@ -1,4 +1,4 @@
-"""One story from one seed: clients and misfortune on a simulated cluster, healing, and the verdict.
+"""One story (simulated run) from one seed: clients and faults on a simulated cluster, healing, and the verdict.
 
 Owns the order of a story and its report. `tell(side, seed)` is all a test needs; the same seed and side give the same
 trace, line by line.
@@ -29,7 +29,7 @@ _SETTLE_S = 60.0
 
 @dataclass
 class Report:
-    """What came of a story."""
+    """Result of a story."""
 
     seed: int
     violations: list[Violation]
@@ -133,7 +133,7 @@ class _Story:
         )
 
     def _compacted(self) -> list[str]:
-        """Replicas that run agree, the writer that never stopped with those that replayed a compacted topic."""
+        """Running replicas agree, the writer that never stopped with those that replayed a compacted topic."""
         world = self._world
         ends = {
             life.label: life.store
@@ -141,7 +141,7 @@ class _Story:
             if life.store.role in (StoreRole.WRITER, StoreRole.REPLICA)
         }
         if len({store.revision for store in ends.values()}) > 1:
-            return []  # somebody is a record behind; the next look of a client would wait for it
+            return []  # a replica is a record behind; a client's next read would wait for it
         told = {label: world.side.everything(store.state) for label, store in ends.items()}
         first = next(iter(told), None)
         return [f"{label} differs from {first}" for label, state in told.items() if state != told[first or label]]

@@ -1,6 +1,7 @@
-"""Both stores among clients and faults in virtual time, one seed a story; and what the checkers make of broken builds.
+"""Both stores with clients and faults in virtual time, one seed per story; and broken builds that the checkers must
+catch.
 
-A failing story prints its seed and what was violated. Tell it again, alone and with its trace, by
+A failing story prints its seed and its violations. Run it again, alone and with its trace, by
 
     HERDMESH_SIM_SEED=17 .venv/bin/pytest -s tests/sim/stores -k 'no_promise and config'
 """
@@ -32,14 +33,14 @@ from tests.support.sizes import SOAKING, soak_or
 SIDES: dict[str, Callable[[], Any]] = {"config": ConfigSide, "status": StatusSide}
 STORIES = soak_or(50, 500)
 _MUTANT_SEEDS = 30
-#: The story that found a build last comes first, but in `make soak`, which looks for the first of all.
+#: The story that last found a build comes first, except in `make soak`, which searches the first of all.
 _FOUND_AT = {} if SOAKING else {"fence": 8, "read-back": 1}
 _SEED_VARIABLE = "HERDMESH_SIM_SEED"
 
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """A story's stores log every fault they meet, as they should; here it would drown what matters."""
+    """Silence logging: a story's stores log every fault they meet, as they should; here it would hide the rest."""
     logging.disable(logging.CRITICAL)
     configured = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -51,15 +52,16 @@ def _quiet() -> Iterator[None]:
 
 
 def _short(side: str, seed: int) -> Report:
-    """For another process: without the trace, which only one story alone is told with."""
+    """Run a story for another process: without the trace, which only a story run alone has."""
     report = tell(SIDES[side], seed)
     report.trace = []
     return report
 
 
 def _begin_process() -> None:
-    """Of a pool: what other tests left behind is not its to end, nor worth a look of its garbage collector, and the
-    garbage of a dozen stories, 2 MB each, waits for one look at it."""
+    """Prepare a process of a pool: objects that other tests left behind are not collected, and the garbage of a dozen
+    stories, 2 MB each, is collected at once.
+    """
     gc.freeze()
     gc.set_threshold(500_000, 20, 20)
 
@@ -94,8 +96,8 @@ def test_no_promise_is_broken(side: str) -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_the_checkers_catch(mutant: str) -> None:
-    """A build with this safety switched off breaks promises, and the checkers see it within a few stories."""
+def test_the_checkers_catch_each_mutant(mutant: str) -> None:
+    """A build with this safety switched off breaks promises, and the checkers find it within a few stories."""
     for seed in sorted(range(_MUTANT_SEEDS), key=lambda one: one != _FOUND_AT.get(mutant)):
         with MUTANTS[mutant]() as fenced:
             report = tell(ConfigSide, seed, fenced=fenced)
@@ -110,7 +112,7 @@ def test_the_checkers_catch(mutant: str) -> None:
 
 @pytest.fixture(scope="module")
 def elsewhere() -> dict[str, str]:
-    """What a process whose texts hash differently makes of story 7 of each side."""
+    """Trace of story 7 of each side in a process with another hash seed."""
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, __file__, "7", *SIDES]
     told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=True)
@@ -118,8 +120,8 @@ def elsewhere() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_seed_tells_one_story(side: str, elsewhere: dict[str, str]) -> None:
-    """Line by line, in this process twice and in one whose texts hash differently."""
+def test_a_seed_gives_the_same_trace_every_time(side: str, elsewhere: dict[str, str]) -> None:
+    """Line by line, in this process twice and in one with another hash seed."""
     once, again = tell(SIDES[side], 7), tell(SIDES[side], 7)
     assert once.trace == again.trace
     assert elsewhere[side] == _fingerprint(once)

@@ -1,6 +1,6 @@
-"""The simulated cluster of one story: a broker, replicas that come and go, and how clients reach them.
+"""The simulated cluster of one story: a broker, replicas that come and go, and the clients' way to them.
 
-Owns the processes' lives and the network's loss. What is asked is `clients`, what is done to it `faults`.
+Owns the processes' lives and the network's loss. `clients` owns the requests, `faults` the faults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class World:
-    """One cluster. Every choice comes from `rng`; `trace` tells the story, line by line."""
+    """One cluster. Every choice comes from `rng`; `trace` records the story, line by line."""
 
     replicas: Sequence[str] = ("s1", "s2", "s3")
     timeouts_s: Sequence[float] = (1.0, 4.0, 12.0)
@@ -54,7 +54,7 @@ class World:
         self.trace.append(f"{self.now_s():.4f} {text}")
 
     def fault(self, kind: str, text: str = "") -> None:
-        """Count and tell one fault."""
+        """Count and trace one fault."""
         self.faults[kind] += 1
         self.note(f"fault: {kind} {text}")
 
@@ -82,7 +82,7 @@ class World:
         self.note(f"start {life.label}")
 
     async def end(self) -> None:
-        """Let every process fall, those that were killed long ago included: their tasks still wait at a gate."""
+        """End every process, those that were killed long ago included: their tasks still wait at a gate."""
         for life in self._ever:
             life.end()
         me = asyncio.current_task()
@@ -95,7 +95,7 @@ class World:
         return [life for life in self.lives.values() if not life.dead and not life.stopped]
 
     def writers(self) -> list[Life[Any]]:
-        """Lives that believe that they write, running or not."""
+        """Lives that believe they are the writer, running or not."""
         return [life for life in self.lives.values() if not life.dead and life.store.role is StoreRole.WRITER]
 
     async def call(
@@ -129,7 +129,7 @@ class World:
 
 
 async def until(condition: Callable[[], bool], limit_s: float) -> bool:
-    """Look at a condition of the story every 50 ms of its time; False when the time is up."""
+    """Poll a condition of the story every 50 ms of its time; False when the time is up."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + limit_s
     while not condition():
