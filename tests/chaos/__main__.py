@@ -1,4 +1,4 @@
-"""`python -m tests.chaos`: a long run of chaos. `make chaos` calls it.
+"""Command `python -m tests.chaos`: a long run of chaos. `make chaos` calls it.
 
     python -m tests.chaos                     15 minutes from a fresh seed
     python -m tests.chaos --seed 7 --seconds 60

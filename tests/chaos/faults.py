@@ -1,4 +1,4 @@
-"""What is done to the mesh, drawn from a seed. Owns the draw, not the doing.
+"""Faults for a mesh, drawn from a seed. Owns the draw, not the execution.
 
 Invariant: the same seed gives the same rounds; every kind of fault comes once before any comes again, so that a run of
 a few minutes has seen nearly all of them, and each deck begins with a kill -9 of every target.
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Way(StrEnum):
-    """How a process is harmed."""
+    """Kind of harm to a process."""
 
     KILL = "kill -9"
     STOP = "SIGTERM"
@@ -23,7 +23,8 @@ class Way(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`target` is a role: worker, jvm, daemon, run, leader, follower, config-store, status-store or broker. `pick` in
-    [0, 1) says which process of it, `freeze_s` for how long, `gap_s` how long after the fault before."""
+    [0, 1) chooses the process of that role, `freeze_s` is the duration, `gap_s` the time after the fault before.
+    """
 
     way: Way
     target: str
@@ -34,7 +35,7 @@ class Fault:
 
 #: Shorter than any time-out of ours, and longer than all of them (a worker's session: 6 s). The broker is frozen for
 #: less than its own session (3 s in a development stack): the only broker of a cluster that wakes up after more fences
-#: itself and skips the commit markers under way, "these partitions are likely deleted already", so that transactions
+#: itself and skips the commit markers in flight, "these partitions are likely deleted already", so that transactions
 #: hang until an operator aborts them (Kafka 4.3.1).
 _BLINK_S = (0.3, 2.0)
 _LONG_S = (6.5, 9.0)
@@ -62,7 +63,7 @@ _GAP_S_MAX = 3.0
 
 
 def rounds(seed: int) -> Iterator[Sequence[Fault]]:
-    """Without end: some faults at a time, to be followed by a look at what became of it."""
+    """Endless rounds: some faults at a time, each round followed by a check of the mesh."""
     draw = random.Random(seed)
     deck: list[_Card] = []
     while True:

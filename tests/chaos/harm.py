@@ -1,7 +1,7 @@
-"""Doing a fault to the processes of a stack, and remembering what was harmed and when.
+"""Execution of faults on the processes of a stack, with a record of the harmed services and times.
 
-Owns signals and the timeline. Decides nothing (`faults` does) and judges nothing (`run` does). Invariant: what is
-frozen is woken again, whatever happens to the run.
+Owns signals and the timeline. Decides nothing (`faults` does) and judges nothing (`run` does). Invariant: a frozen
+process is woken again, whatever happens to the run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.chaos.faults import Fault, Way
 from tests.chaos.truth import daemons_of, jvm_of, runs_of
 from tests.support.mesh import Mesh, role_of
 
-#: A broker that is told to stop, and its JVM that starts again, beside a mesh that dials it: 44 s were seen.
+#: Time for a broker to stop and its JVM to start again, beside a mesh that dials it: 44 s were seen.
 BROKER_BACK_S = 180.0
 _SIGNALS = {Way.KILL: signal.SIGKILL, Way.STOP: signal.SIGTERM, Way.FREEZE: signal.SIGSTOP}
 
@@ -41,18 +41,18 @@ class Harm:
         self._waking: set[asyncio.Task[None]] = set()
 
     def note(self, text: str) -> None:
-        """One line of the timeline, printed as it happens."""
+        """Add one line to the timeline, printed as it happens."""
         line = f"{time.monotonic() - self._begun_s:7.1f} s  {text}"
         self.timeline.append(line)
         print(line, flush=True)
 
     @property
     def count(self) -> int:
-        """Faults so far."""
+        """Number of faults so far."""
         return self.done.total()
 
     async def do(self, fault: Fault) -> bool:
-        """Harm one process; a freeze ends by itself later. False when there is none such now."""
+        """Harm one process; a freeze ends by itself later. False when no such process exists now."""
         service, process = await self._victim(fault)
         if process is None:
             self.note(f"{fault.way} {fault.target}: there is none now")
@@ -72,7 +72,7 @@ class Harm:
         return True
 
     async def has(self, fault: Fault) -> bool:
-        """Whether there is a process now that this fault is for."""
+        """Whether a process for this fault exists now."""
         return (await self._victim(fault))[1] is not None
 
     async def over(self) -> None:
@@ -81,7 +81,7 @@ class Harm:
             await asyncio.gather(*self._waking)
 
     def wake_all(self) -> None:
-        """Leave nothing frozen."""
+        """Wake all frozen processes."""
         for task in self._waking:
             task.cancel()
         for process in self._frozen.values():
@@ -127,7 +127,7 @@ class Harm:
         return found[int(fault.pick * len(found))] if found else (fault.target, None)
 
     async def _candidates(self, target: str) -> Sequence[str]:
-        """Names of the services of this kind that live."""
+        """Names of the live services of this kind."""
         stack = self._mesh.stack
         alive = [name for name, process in stack.processes.items() if process.mark is not None]
         if target not in ("leader", "follower"):
@@ -154,7 +154,7 @@ def _inside(service: psutil.Process, target: str) -> Sequence[psutil.Process]:
 
 
 async def _pause(seconds: float) -> None:
-    """How long a fault lasts is part of the fault."""
+    """Wait for the duration of a fault, which is part of the fault."""
     over = asyncio.Event()
     handle = asyncio.get_running_loop().call_later(seconds, over.set)
     try:

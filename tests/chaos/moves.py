@@ -1,7 +1,7 @@
-"""Where units were started, and which were moved for balance, as the logs of the herders tell it; and which failed, as
-those of the workers do.
+"""Reader of starts and moves of units in the herders' logs, and of failed units in the workers' logs.
 
-Owns reading them. A look at the places of units before and after a round misses who had a unit for a moment between.
+Owns the reading. Comparing the workers of units before and after a round would miss a worker that had a unit only for a
+moment between.
 
 Invariant: a start that a leader logged is found under the worker it was sent to.
 """
@@ -16,17 +16,19 @@ from pathlib import Path
 from tests.chaos.truth import Unit
 
 Starts = dict[Unit, dict[int, str]]
-"""By unit and generation: the id of the worker that was told to start it."""
+"""By unit and generation: the id of the worker that got the start command."""
 
 
 def starts(logs: Iterable[Path]) -> Starts:
-    """All that these herders ever ordered. A session's number is its herder's own, and used again after a restart."""
+    """All starts that these herders ever commanded. A session's number is its herder's own, and used again after a
+    restart.
+    """
     found: Starts = {}
     for log in logs:
         workers: dict[int, str] = {}
         for line in log.read_text().splitlines(keepends=True):
             if not line.endswith("\n"):
-                continue  # being written, or its herder died while it was
+                continue  # an incomplete line: being written, or its herder died meanwhile
             if '"event": "hello"' in line:
                 said = json.loads(line)
                 workers[said["session"]] = said["worker_id"]
@@ -37,7 +39,7 @@ def starts(logs: Iterable[Path]) -> Starts:
 
 
 def balanced(logs: Iterable[Path], unit: Unit) -> list[float]:
-    """When leaders took the unit from a worker that lives to give it to another, in seconds since 1970."""
+    """Times at which leaders moved the unit away from a live worker, in seconds since 1970."""
     return [
         datetime.fromisoformat(said["timestamp"]).timestamp()
         for log in logs
@@ -48,12 +50,12 @@ def balanced(logs: Iterable[Path], unit: Unit) -> list[float]:
 
 
 def hops(found: Starts, unit: Unit, after: int, before: int) -> list[tuple[int, str]]:
-    """Generations between these two, and who was told to start it with each, in order."""
+    """Generations between these two, each with the worker that got the start command, in order."""
     return [one for one in sorted(found.get(unit, {}).items()) if after < one[0] < before]
 
 
 def ended(logs: Iterable[Path]) -> set[tuple[Unit, int]]:
-    """Units, and with which generation they failed, as the logs of their workers tell it."""
+    """Failed units with their generations, from the logs of their workers."""
     found: set[tuple[Unit, int]] = set()
     for log in logs:
         for line in log.read_text().splitlines(keepends=True):
@@ -65,8 +67,9 @@ def ended(logs: Iterable[Path]) -> set[tuple[Unit, int]]:
 
 
 def heard(logs: Iterable[Path]) -> set[tuple[Unit, int]]:
-    """Units, and the generations with which they came to be in any state, as the logs of their workers tell it. What a
-    leader ordered just before it was killed may have reached nobody."""
+    """Units and the generations with which they reached any state, from the logs of their workers. A command that a
+    leader sent just before it was killed may have reached no worker.
+    """
     return {
         (_unit((said := json.loads(line))["unit"]), said["generation"])
         for log in logs
@@ -76,6 +79,6 @@ def heard(logs: Iterable[Path]) -> set[tuple[Unit, int]]:
 
 
 def _unit(label: str) -> Unit:
-    """Of `[flights|task-0]` or `[flights|worker]`."""
+    """The unit of `[flights|task-0]` or `[flights|worker]`."""
     connector, _, which = label[1:-1].rpartition("|")
     return connector, None if which == "worker" else int(which.removeprefix("task-"))

@@ -1,18 +1,19 @@
-"""One run of chaos: 3 workers, 2 herders, 2 replicas of each store, a broker, 12 connectors under load, and harm.
+"""One run of chaos: 3 workers, 2 herders, 2 replicas of each store, a broker, 12 connectors under load, and faults.
 
 Owns the order of a run and the judging. Faults come in rounds from a seed; after each round, when its harm is over:
 
-- every connector and task is RUNNING again within `SETTLE_S` (or what the caller grants) of the last fault or of the
+- every connector and task is RUNNING again within `SETTLE_S` (or the caller's limit) of the last fault or of the
   first worker ready, whichever is later (a freeze ends when it is woken; the broker's fault when it serves again); one
   that is moved later on, to balance, as its leader logged it, has that time from when it was stopped;
 - a task that ran on a worker that was not harmed was not restarted (its generation is the same), unless its leader
-  logged that it moved it for balance, which comes when nobody has come or gone for a while; such moves are counted, and
-  that they come late and are few is the simulator's to say. Each hop of a unit counts, as the leaders logged them
+  logged that it moved it for balance, which comes when no worker has joined or left for a while; such moves are
+  counted,
+  and the simulator checks that they come late and are few. Each hop of a unit counts, as the leaders logged them
   (`moves`). Where the broker was harmed,
-  a run may end with its transaction, and begins again on its worker: whose run did not end, as its worker logged it, is
-  not restarted there either.
+  a run may end with its transaction, and begin again on its worker: a task whose run did not end, as its worker logged
+  it, is not restarted there either.
 
-A fault that finds nobody (no herder leads) is done in the next round, and no run ends before each target was killed.
+A fault without a target (no herder leads) is executed in the next round, and no run ends before each target was killed.
 
 Users change connectors all along: one is updated, others are created, patched and deleted, one is paused, resumed,
 stopped and restarted. In the end: nothing acknowledged is lost, the data is exact (`traffic`), herder, status stores
@@ -50,25 +51,26 @@ SLOTS = 20
 #: The connector that users pause, resume, stop and restart all along. With its task there are 18, which three workers
 #: and two share evenly: without it no worker has two more than another, so that no task is moved because it goes.
 STATES = "states"
-#: What the issue promises.
+#: The limit that the issue promises.
 SETTLE_S = 10.0
 _QUICK_RECONNECT = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]
-#: So long, at most, a unit's stop is logged before it is seen to be down.
+#: Maximum time between the log line of a unit's stop and its visible effect.
 MOVE_S = 1.0
-#: All look RUNNING for so long before it counts: a leader may not have noticed yet.
+#: All must be RUNNING for so long before it counts: a leader may not have noticed a fault yet.
 STEADY_S = 1.5
-#: A worker's session, and some. So long the units of one that died may look RUNNING, counted from when the leader that
-#: knows it leads: one that died together with the leader has missed nothing yet in the eyes of the next.
+#: A worker's session, and a margin. The units of a dead worker may be shown as RUNNING for so long, counted from when
+#: the leader knows that it leads: to a new leader, a worker that died together with the old one has missed no heartbeat
+#: yet.
 LEASE_S = 7.0
-#: Three times a lease, and some: only to tell late from never.
+#: Three times a lease, and a margin: only to distinguish late from never.
 AGREE_S = 20.0
-#: How long a run waits, beyond the promise, before it gives up on a task; only to tell late from never.
+#: How long a run waits for a task, beyond the promise, before it stops; only to distinguish late from never.
 GIVEN_UP_S = 60.0
 
 
 @dataclass
 class Outcome:
-    """What a run did and found. It is good when `violations` is empty."""
+    """Actions and findings of a run. It is good when `violations` is empty."""
 
     seed: int
     rounds: int = 0
@@ -77,9 +79,9 @@ class Outcome:
     settle_s: list[float] = field(default_factory=lambda: list[float]())
     worker_ready_s: list[float] = field(default_factory=lambda: list[float]())
     excused: int = 0
-    """How often a move for balance was not held against it."""
+    """Number of restarts excused as moves for balance."""
     outages: int = 0
-    """How many runs on workers that were not harmed ended with the broker, and began again where they were."""
+    """Number of runs on unharmed workers that ended with the broker, and began again on the same worker."""
     acknowledged: int = 0
     """Changes by users."""
     violations: list[str] = field(default_factory=lambda: list[str]())
@@ -96,7 +98,7 @@ class Outcome:
         return f"RUNNING again after (s): median {_at(took_s, 0.5)}, worst {_at(took_s, 1.0)}"
 
     def summary(self) -> str:
-        """A few lines for people."""
+        """A summary of a few lines."""
         ready = sorted(self.worker_ready_s)
         lines = [
             f"chaos: seed {self.seed}, {self.rounds} rounds, {self.faults.total()} faults, "
@@ -120,11 +122,11 @@ class Workers:
         """Since when a worker serves without a break; absent while it does not."""
 
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Update until cancelled."""
         await asyncio.gather(*(self._watch(name) for name in self._names))
 
     def away(self) -> Sequence[str]:
-        """Those that do not serve now."""
+        """Workers that do not serve now."""
         return sorted(self._names - self.ready_s.keys())
 
     async def _watch(self, name: str) -> None:
@@ -150,7 +152,7 @@ class Chaos:
         self._settle_s = settle_s
         self.harm = Harm(mesh)
         self._mesh = mesh
-        # of little patience: how long nobody leads is part of what is measured
+        # of little patience: the time without a leader is part of the measurement
         self._observer = HerderClient(mesh.stack.state.herder, patience_s=0.5)
         self._traffic, self._folder = Traffic(mesh, folder), folder
         self._workers = Workers(mesh, self.outcome)
@@ -160,7 +162,7 @@ class Chaos:
         self.outcome.faults, self.outcome.timeline = self.harm.done, self.harm.timeline
 
     async def run(self, seconds: float) -> Outcome:
-        """Harm for about so long. Raises what went wrong in the harness; what the mesh did wrong is in the outcome."""
+        """Execute faults for about so long. Raises errors of the harness; violations by the mesh are in the outcome."""
         self._addresses = {one.address: one.name for one in self._mesh.stack.state.services}
         await self._traffic.start()
         self.harm.note("all connectors run")
@@ -202,7 +204,7 @@ class Chaos:
         return self.outcome
 
     async def _round(self, faults: Sequence[Fault]) -> None:
-        """Some faults, and the look after them."""
+        """Some faults, and the check after them."""
         before = await self._look()
         self.outcome.rounds += 1
         begun_s = time.monotonic()
@@ -219,8 +221,9 @@ class Chaos:
         await self._wait(self._pauses.uniform(0, 4))
 
     async def _settled(self) -> dict[Unit, Place] | None:
-        """Wait until everything runs, and goes on to; notes how long it took. While no leader answers, nothing counts
-        as running. A unit that is moved later on, to balance, has its own time."""
+        """Wait until everything runs, and stays so; notes how long it took. While no leader answers, nothing counts
+        as running. A unit that is moved later on, to balance, has its own time.
+        """
         since_s, ready_s = self._since_s, self._workers.ready_s.values
         down: dict[Unit, float] = {}
         silent_s = self.harm.last_s
@@ -261,7 +264,7 @@ class Chaos:
         return seen
 
     async def _agree(self) -> None:
-        """The herder, both replicas of the status store and the processes tell the same story. Asserts."""
+        """Assert that the herder, both replicas of the status store and the processes agree."""
         until_s = time.monotonic() + AGREE_S
         while True:
             told = await self._look()
@@ -278,7 +281,7 @@ class Chaos:
             await asyncio.sleep(0.1)
 
     async def _look(self) -> dict[Unit, Place]:
-        """What the leader says, waiting for one as a user would. Raises CommandError when there is none in time."""
+        """The leader's view, waiting for one as a user would. Raises CommandError when there is none in time."""
         until_s = time.monotonic() + GIVEN_UP_S
         while True:
             try:
@@ -297,7 +300,9 @@ class Chaos:
         return max(last_s, ready[0])
 
     def _judge(self, before: dict[Unit, Place], after: dict[Unit, Place], begun_s: float) -> None:
-        """No task restarted that no fault of this round, nor a worker that came back in it, explains."""
+        """Check that every restart of a task is explained by a fault of this round, or by a worker that came back in
+        it.
+        """
         begun: Starts | None = None
         known: set[tuple[Unit, int]] = set()
         gone = ended(self._logs("worker")) if self._harmed("broker", begun_s) else set[tuple[Unit, int]]()
@@ -307,7 +312,7 @@ class Chaos:
                 continue
             if begun is None:
                 begun, known = starts(self._logs("herder")), heard(self._logs("worker"))
-            # One may have been moved onto a worker that came back and was then harmed itself.
+            # A unit may have been moved to a worker that came back and was then harmed itself.
             between = [hop for hop in hops(begun, unit, was.generation, now.generation) if (unit, hop[0]) in known]
             path = [(was.generation, was.worker_id), *between, (now.generation, now.worker_id)]
             for (generation, left_id), (_, took_id) in pairwise(path):
@@ -326,7 +331,7 @@ class Chaos:
                 )
 
     def _balanced(self, unit: Unit, since_s: float) -> bool:
-        """Whether a leader moved it since then without need."""
+        """Whether a leader moved the unit for balance since then."""
         moved = balanced(self._logs("herder"), unit)
         return bool(moved) and max(moved) >= since_s + time.time() - time.monotonic()
 
@@ -353,8 +358,9 @@ class Chaos:
 
 
 def due_since_s(harmed_s: float, fell_s: float, ready_s: Iterable[float]) -> float:
-    """From when a unit's time to be RUNNING again counts: from the end of the harm, also where the harm was noticed
-    late; or, of one that was moved for balance, from when the last worker before that was ready."""
+    """Start of a unit's time to be RUNNING again: the end of the harm, also where the harm was noticed
+    late; or, for a unit moved for balance, when the last worker before that was ready.
+    """
     return max([harmed_s, *(at_s for at_s in ready_s if at_s <= fell_s)])
 
 
@@ -385,7 +391,7 @@ async def run_chaos(folder: Path, seed: int, seconds: float, settle_s: float = S
 
 
 async def _note_sessions(mesh: Mesh, sessions: set[int]) -> None:
-    """Every service leads a session of its own, in which all it starts lives."""
+    """Note the sessions: every service leads a session of its own, in which all its children live."""
     while True:
         sessions |= {process.mark.pid for process in mesh.stack.processes.values() if process.mark is not None}
         if (pid := mesh.stack.broker.pid) is not None:

@@ -1,4 +1,4 @@
-"""Twelve connectors under small loads, and what must be true of their data in the end.
+"""Twelve connectors under small loads, and the promises about their data in the end.
 
 Owns the configs, one thread that writes records and lines, and the counting. Invariant: an id is counted as written
 only when the broker acknowledged it, or the file has it.
@@ -36,7 +36,7 @@ _STRING = {
     "value.converter": "org.apache.kafka.connect.storage.StringConverter",
 }
 #: A record and a line cost the processor little, the fetches and transactions that carry them much: so 100 records a
-#: second for a topic and 10 lines for a file come in one portion, which leaves the cores to who recovers.
+#: second for a topic and 10 lines for a file come in one portion, which leaves the cores to recovering processes.
 _PERIOD_S = 1.0
 _RECORDS_PER_PERIOD = 100
 _LINES_PER_PERIOD = 10
@@ -91,12 +91,12 @@ class Traffic:
         self._thread.start()
 
     def check(self) -> None:
-        """Raises what went wrong in the thread."""
+        """Raise the thread's error, if any."""
         if self._error is not None:
             raise self._error
 
     def finish(self) -> None:
-        """Write no more; all that was sent is acknowledged, or it raises. Blocks."""
+        """Stop writing; everything sent is acknowledged, or it raises. Blocks."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(90)
@@ -104,7 +104,7 @@ class Traffic:
         assert not self._failures, self._failures[:3]
 
     async def assert_exact(self) -> str:
-        """Everything arrived as promised; says how much that was."""
+        """Assert that everything arrived as promised; returns a text with the amounts."""
         mesh, folder = self._mesh, self._folder
         for topic in PARQUET:
             await mesh.until_committed(f"parquet-{topic}", topic)

@@ -1,6 +1,6 @@
-"""What the parts of a mesh say of the same units, and what the machine says: three answers that must agree.
+"""Three views of the same units, by the parts of a mesh and by the machine, which must agree.
 
-Owns the questions; `run` compares. Invariant: nothing here waits for anything to become true.
+Owns the queries; `run` compares. Invariant: nothing here waits for a condition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from herdmesh.rpc.client import connect
 from tests.chaos.traffic import TASKS
 from tests.support.mesh import Mesh, role_of
 
-#: What a forked process calls itself until it has an order (`herdmesh.worker.spark.entry`).
+#: Process title of a fork until it has a run (`herdmesh.worker.spark.entry`).
 STANDBY_NAME = "herd-standby"
 
 Unit = tuple[str, int | None]
@@ -29,7 +29,7 @@ UNITS: Sequence[Unit] = [(name, number) for name, tasks in TASKS.items() for num
 
 @dataclass(frozen=True)
 class Place:
-    """Where a unit is."""
+    """The worker, state and generation of a unit."""
 
     state: str
     worker_id: str
@@ -37,7 +37,7 @@ class Place:
 
 
 async def places(client: HerderClient) -> dict[Unit, Place]:
-    """As the leading herder says."""
+    """The leading herder's view."""
     found: dict[Unit, Place] = {}
     reply = await client.call(lambda stub: stub.ListConnectors, messages.ListConnectorsRequest(), timeout_s=5)
     for connector in map(views.connector, reply.connectors):
@@ -50,7 +50,7 @@ async def places(client: HerderClient) -> dict[Unit, Place]:
 
 
 async def stored(address: str) -> dict[Unit, Place]:
-    """As this replica of the status store says, read to the end of its topic."""
+    """The view of this replica of the status store, read to the end of its topic."""
     async with connect(address) as channel:
         stub = status_read_service_pb2_grpc.StatusReadServiceStub(channel)
         request = status_read_service_pb2.ListStatusesRequest(linearizable=True, connectors=list(TASKS))
@@ -75,18 +75,18 @@ def run_processes(mesh: Mesh) -> dict[str, int]:
 
 
 def runs_of(worker: psutil.Process) -> list[psutil.Process]:
-    """The runs of a worker: the forks of its JVM's Python daemon, but those that only wait for an order."""
+    """The runs of a worker: the forks of its JVM's Python daemon, except standby processes."""
     return [fork for daemon in daemons_of(worker) for fork in daemon.children() if not _only_waits(fork)]
 
 
 def daemons_of(worker: psutil.Process) -> list[psutil.Process]:
-    """What forks the runs of a worker: the Python daemon of its JVM."""
+    """The process that forks the runs of a worker: the Python daemon of its JVM."""
     jvm = jvm_of(worker)
     return [] if jvm is None else [one for one in jvm.children() if one.status() != psutil.STATUS_ZOMBIE]
 
 
 def _only_waits(fork: psutil.Process) -> bool:
-    """True for a fork that waits for an order, or is gone by now."""
+    """True for a fork that waits for a run, or has ended by now."""
     try:
         return fork.name() == STANDBY_NAME
     except psutil.NoSuchProcess:
@@ -99,13 +99,13 @@ def jvm_of(worker: psutil.Process) -> psutil.Process | None:
 
 
 def not_running(seen: Mapping[Unit, Place]) -> str:
-    """What does not run, empty when everything does."""
+    """The units that do not run, empty when everything does."""
     absent = [f"{named(unit)} absent" for unit in UNITS if unit not in seen]
     return ", ".join([*absent, *(f"{named(u)} {one.state}" for u, one in seen.items() if one.state != "RUNNING")])
 
 
 def differing(left: Mapping[Unit, Place], right: Mapping[Unit, Place]) -> str:
-    """Where two answers differ, empty when they agree."""
+    """Where two views differ, empty when they agree."""
     return ", ".join(
         f"{named(one)}: {left.get(one)} and {right.get(one)}" for one in UNITS if left.get(one) != right.get(one)
     )

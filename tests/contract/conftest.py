@@ -14,7 +14,7 @@ from tests.contract.topicstore_harness import KAFKA, MEMORY, Cluster, cluster_on
 
 @pytest.fixture(params=[MEMORY, pytest.param(KAFKA, marks=pytest.mark.kafka)])
 def bootstrap(request: pytest.FixtureRequest) -> str | None:
-    """Of the broker to run on; None = the memory engine."""
+    """Address of the broker to run on; None = the memory engine."""
     return request.getfixturevalue("kafka_bootstrap") if request.param == KAFKA else None
 
 

@@ -1,4 +1,4 @@
-"""The writer's keep-alive means nothing to either store's state."""
+"""The writer's keep-alive record, without effect on either store's state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _VALUES = (b'{"version":1}', b"whatever a later version says", None)
 _STRANGER = StoredRecord("topic", 0, 8, b"herdmesh-stranger", b"{}", 1)
 
 
-def test_the_config_store_neither_counts_nor_tells_it() -> None:
+def test_the_config_store_neither_counts_nor_reports_a_keep_alive() -> None:
     state = ConfigState("topic-audit")
     for value in _VALUES:
         assert list(state.apply(StoredRecord("topic", 0, 7, KEEP_ALIVE_KEY, value, 1))) == []
@@ -20,7 +20,7 @@ def test_the_config_store_neither_counts_nor_tells_it() -> None:
     assert state.refused.count == 1
 
 
-def test_the_status_store_neither_counts_nor_tells_it() -> None:
+def test_the_status_store_neither_counts_nor_reports_a_keep_alive() -> None:
     state = StatusState()
     for value in _VALUES:
         assert list(state.apply(StoredRecord("topic", 0, 7, KEEP_ALIVE_KEY, value, 1))) == []

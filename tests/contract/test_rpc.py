@@ -1,9 +1,9 @@
-"""What every service promises on the wire, whoever wrote it: health, reflection, errors of the one table.
+"""Wire promises of every service: health, reflection, errors of the one table.
 
 The stores and the herder run as processes on the memory engine; the worker, which needs Spark, is the shared mesh's.
-Every RPC that reflection shows is called with an empty request. What it answers is its own affair, except that an error
+Every RPC that reflection shows is called with an empty request. Its answer is free, except that an error
 carries a reason of `common.v1.ErrorReason` with that reason's code, that nothing is a bug (INTERNAL), and that an RPC
-this release does not have says UNIMPLEMENTED, NOT_BUILT, and its own name.
+this release does not have answers UNIMPLEMENTED, NOT_BUILT, and its own name.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ MODULES = {
     "herder": ["herdmesh.herder"],
 }
 LIGHT = tuple(MODULES)
-#: A stream that says nothing for this long has accepted the call.
+#: A stream without a message for this long has accepted the call.
 STREAM_S = 0.5
 
 
@@ -114,7 +114,7 @@ async def _all_serving(address: str, services: Sequence[ServiceDescriptor]) -> N
 
 
 async def _check(address: str, services: Sequence[ServiceDescriptor]) -> list[str]:
-    """The whole contract of one server. Returns the names of its unbuilt RPCs."""
+    """Check the whole contract of one server. Returns the names of its unimplemented RPCs."""
     unbuilt: list[str] = []
     async with grpc.aio.insecure_channel(address) as channel:
         await _check_reflection(channel, services)
@@ -198,7 +198,7 @@ async def test_contract_in_a_whole_mesh(service: str, mesh: Mesh) -> None:
     await _check(address, SERVICES[service])
 
 
-def test_every_rpc_is_known_here() -> None:
+def test_every_rpc_is_covered_by_this_suite() -> None:
     # A service added to protos/ must be added to SERVICES.
     root = next(parent for parent in Path(__file__).parents if (parent / "protos").is_dir())
     declared = {

@@ -1,7 +1,7 @@
 """The topic store suite: one set of promises, two engines.
 
-A difference between the engines that a caller can see fails here. What only one engine offers (a frozen replica, a lost
-answer; a real fence, a stopped process) is tested beside the library, in `libs/core/tests/topicstore`.
+A difference between the engines that a caller can see fails here. Features of only one engine (a frozen replica, a lost
+answer; a real fence, a stopped process) are tested beside the library, in `libs/core/tests/topicstore`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from tests.contract.topicstore_harness import (
 )
 from tests.support.side_by_side import SideBySide
 
-#: Opening and closing a store of a real broker is waiting. What looks at the moment, or at the clock, is led alone.
+#: Opening and closing a store of a real broker is mostly waiting. Tests that depend on timing run alone.
 together = SideBySide("bootstrap", cluster=cluster_of)
 
 # Writes.
 
 
 @together
-async def test_a_write_is_answered_from_the_state_it_made(cluster: Cluster) -> None:
+async def test_a_write_is_answered_from_the_state_it_created(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     first = await store.write(put(b"a", b"1"))
     assert store.state.values() == {b"a": b"1"}
@@ -68,7 +68,7 @@ async def test_a_write_is_answered_from_the_state_it_made(cluster: Cluster) -> N
 
 
 @together
-async def test_writes_that_come_together_share_transactions(cluster: Cluster) -> None:
+async def test_concurrent_writes_share_transactions(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     written = await asyncio.gather(*(store.write(put(b"key-%d" % i, b"v")) for i in range(200)))
     offsets = [entry.offset for one in written if (entry := one.entry) is not None]
@@ -87,13 +87,13 @@ async def test_a_write_sees_the_writes_before_it_in_its_group(cluster: Cluster) 
     first, *others = results
     assert isinstance(first, Written)
     for other in others:
-        # Refused, and told what is really there: the real offset, not the provisional one.
+        # Refused, with the real offset, not the provisional one.
         assert isinstance(other, Conflict)
         assert other.found == first.entry
 
 
 @together
-async def test_a_write_decided_on_a_record_in_flight_cannot_match_a_real_revision(cluster: Cluster) -> None:
+async def test_compare_and_set_on_a_record_in_flight_cannot_match_a_real_revision(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     made = await store.write(put(b"a", b"0"))
     assert made.entry is not None
@@ -178,7 +178,7 @@ async def test_a_record_the_state_cannot_apply_is_never_written(cluster: Cluster
 
 
 @together
-async def test_a_record_the_topic_would_not_take_is_refused_and_troubles_nobody(cluster: Cluster) -> None:
+async def test_a_record_too_large_for_the_topic_is_refused_without_failing_other_writes(cluster: Cluster) -> None:
     settings = replace(cluster.settings, topic_configs={"max.message.bytes": "10000"})
     store = await cluster.open(settings)
     await until_role(store, StoreRole.WRITER)
@@ -190,7 +190,7 @@ async def test_a_record_the_topic_would_not_take_is_refused_and_troubles_nobody(
 
 
 @together
-async def test_an_audit_value_that_cannot_be_made_writes_nothing(cluster: Cluster) -> None:
+async def test_an_audit_value_that_cannot_be_created_writes_nothing(cluster: Cluster) -> None:
     def broken(_: Revision) -> bytes:
         raise ZeroDivisionError
 
@@ -207,7 +207,7 @@ async def test_an_audit_value_that_cannot_be_made_writes_nothing(cluster: Cluste
 
 
 @together
-async def test_a_topic_of_someone_else_is_refused(cluster: Cluster) -> None:
+async def test_a_write_to_a_topic_of_another_owner_is_refused(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     with pytest.raises(ValueError, match="cannot write to topic"):
         await store.write(
@@ -216,7 +216,7 @@ async def test_a_topic_of_someone_else_is_refused(cluster: Cluster) -> None:
 
 
 @together
-async def test_the_write_of_a_caller_that_left_is_not_sent(cluster: Cluster) -> None:
+async def test_the_write_of_a_cancelled_caller_is_not_sent(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     gone = asyncio.ensure_future(store.write(put(b"gone", b"1")))
     await asyncio.sleep(0)
@@ -226,7 +226,7 @@ async def test_the_write_of_a_caller_that_left_is_not_sent(cluster: Cluster) -> 
 
 
 @together
-async def test_more_writes_than_may_wait_are_refused(cluster: Cluster) -> None:
+async def test_more_writes_than_the_queue_holds_are_refused(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(pending_writes_max=3))
     await until_role(store, StoreRole.WRITER)
     results = await asyncio.gather(*(store.write(put(b"%d" % i, b"v")) for i in range(5)), return_exceptions=True)
@@ -235,10 +235,12 @@ async def test_more_writes_than_may_wait_are_refused(cluster: Cluster) -> None:
 
 
 @together
-async def test_records_past_the_store_are_seen(cluster: Cluster) -> None:
+async def test_records_of_foreign_producers_are_seen(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     await cluster.produce(b"foreign", b"1")
-    await store.barrier()  # a write is decided on what was read; only its refusal waits for the end of the topic
+    await (
+        store.barrier()
+    )  # a write is decided on the records read so far; only its refusal waits for the end of the topic
     with pytest.raises(Conflict):
         await store.write(create(b"foreign", b"2"))
     await store.write(put(b"own", b"1"))
@@ -248,7 +250,7 @@ async def test_records_past_the_store_are_seen(cluster: Cluster) -> None:
 
 
 @together
-async def test_a_foreign_record_the_state_chokes_on_closes_the_store(cluster: Cluster) -> None:
+async def test_a_foreign_record_that_the_state_cannot_apply_closes_the_store(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     watcher = Watcher(store)
     await cluster.produce(b"poison", b"1")
@@ -260,7 +262,7 @@ async def test_a_foreign_record_the_state_chokes_on_closes_the_store(cluster: Cl
 
 @together
 async def test_a_write_goes_through_its_stages(cluster: Cluster) -> None:
-    """What is true at each stage, as a fault there finds it."""
+    """The state of store and topic at each stage, as a fault there finds it."""
     seen: list[tuple[WriteStage, bool, bool]] = []
 
     def on_stage(stage: WriteStage) -> None:
@@ -318,7 +320,7 @@ async def test_another_replica_takes_over_at_once_from_one_that_closes(cluster: 
 
 
 @together
-async def test_no_writer_before_it_is_allowed(cluster: Cluster) -> None:
+async def test_no_replica_writes_before_it_is_allowed(cluster: Cluster) -> None:
     asked = asyncio.Event()
     allowed = False
 
@@ -336,7 +338,7 @@ async def test_no_writer_before_it_is_allowed(cluster: Cluster) -> None:
 
 
 @together
-async def test_a_fenced_writer_applies_nothing_and_comes_back_when_allowed(cluster: Cluster) -> None:
+async def test_a_fenced_writer_applies_nothing_and_returns_when_allowed(cluster: Cluster) -> None:
     allowed = True
 
     async def may_write() -> bool:
@@ -357,8 +359,10 @@ async def test_a_fenced_writer_applies_nothing_and_comes_back_when_allowed(clust
 
 
 @together
-async def test_a_writer_deposed_without_notice_refuses_nothing_from_the_past(cluster: Cluster) -> None:
-    """Two writers of one store: the second is elected in a group of its own, so the first goes on believing."""
+async def test_a_writer_deposed_without_notice_refuses_nothing_from_its_old_state(cluster: Cluster) -> None:
+    """Two writers of one store: the second is elected in a group of its own, so the first still believes it is the
+    writer.
+    """
     allowed = True
 
     async def may_write() -> bool:
@@ -372,11 +376,11 @@ async def test_a_writer_deposed_without_notice_refuses_nothing_from_the_past(clu
     await until_role(second, StoreRole.WRITER)
     await second.write(replace_at(b"a", None, second.state.entries[b"a"].offset))
     await second.write(put(b"b", b"1"))
-    # `first` still thinks it writes. Its refusal is re-checked on fresh state, where it no longer stands, ...
+    # `first` still believes it is the writer. Its refusal is re-checked on fresh state, where it no longer holds, ...
     assert first.role is StoreRole.WRITER
     with pytest.raises(NotApplied):
         await first.write(create(b"a", b"2"))
-    # ... and what it refuses truthfully, or has nothing to do for, it may say; a write it may not do.
+    # ... and it may answer a true refusal or a no-op; it may not write.
     assert first.role is not StoreRole.WRITER
     await second.write(put(b"c", b"1"))
     assert second.state.values() == {b"b": b"1", b"c": b"1"}
@@ -423,7 +427,7 @@ async def test_two_writers_that_fence_each_other_lose_nothing_acknowledged(clust
 
 
 @together
-async def test_close_releases_everyone(cluster: Cluster) -> None:
+async def test_close_releases_every_caller(cluster: Cluster) -> None:
     store = await writer_of(cluster)
 
     async def follow_roles() -> list[StoreRole]:
@@ -449,7 +453,7 @@ async def test_close_releases_everyone(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 30, 300, 3000])
-async def test_a_write_on_its_way_at_close_is_answered_truthfully(cluster: Cluster, turns: int) -> None:
+async def test_a_write_in_flight_at_close_is_answered_truthfully(cluster: Cluster, turns: int) -> None:
     store = await writer_of(cluster)
     writing = asyncio.ensure_future(store.write(put(b"a", b"1")))
     for _ in range(turns):

@@ -1,6 +1,6 @@
-"""What a write has beside its records, on both engines: it is there exactly when they are.
+"""Extra records and offsets beside a write, on both engines: they exist exactly when the write's records do.
 
-Refusals that only a broker knows (access rules, a topic's own limit of size) are in
+Refusals that only a broker makes (access rules, a topic's own limit of size) are in
 `libs/core/tests/topicstore/test_kafka_beside.py`.
 """
 
@@ -42,12 +42,12 @@ together = SideBySide("bootstrap", cluster=cluster_of)
 
 
 def names(cluster: Cluster) -> tuple[str, str]:
-    """Of another topic and of a group, this test's own."""
+    """Names of another topic and of a group, this test's own."""
     return f"{cluster.settings.topic}-other", f"{cluster.settings.topic}-sink"
 
 
 async def stays_well(cluster: Cluster, store: Store, **values: bytes) -> None:
-    """`store` writes on, holds `values` beside that, and so does a replica."""
+    """Check that `store` still writes, has `values` besides, and that a replica agrees."""
     await until_role(store, StoreRole.WRITER)
     await store.write(put(b"well", b"1"))
     expected = {key.encode(): value for key, value in values.items()} | {b"well": b"1"}
@@ -61,7 +61,7 @@ async def nothing_beside(cluster: Cluster) -> bool:
 
 
 @together
-async def test_what_is_beside_a_write_is_there_when_it_is_answered(cluster: Cluster) -> None:
+async def test_extra_records_and_offsets_of_a_write_exist_when_it_is_answered(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     other, group = names(cluster)
     await cluster.make_topic(other, PARTITIONS)
@@ -77,7 +77,7 @@ async def test_what_is_beside_a_write_is_there_when_it_is_answered(cluster: Clus
     expected = [(partition_of(key, PARTITIONS), key, value) for key, value in ((b"key", b"value"), (b"gone", None))]
     assert sorted(await cluster.lying_in(other)) == sorted(expected)
     assert await cluster.group_offsets(group) == {(other, 0): (7, "noted"), (other, 2): (0, "")}
-    # Said again, it is done again; what is not named stays.
+    # A second request with the same offset commits it again; offsets that are not named stay.
     moved = Beside(group=group, group_offsets=[GroupOffset(other, 0, 9)])
     await store.write(put_beside(b"a", b"2", moved))
     assert await cluster.group_offsets(group) == {(other, 0): (9, ""), (other, 2): (0, "")}
@@ -86,8 +86,8 @@ async def test_what_is_beside_a_write_is_there_when_it_is_answered(cluster: Clus
 
 
 @together
-async def test_a_late_value_goes_with_what_is_beside(cluster: Cluster) -> None:
-    """Also when the records have to be sent twice, because somebody else wrote in between."""
+async def test_a_late_value_works_with_extra_records(cluster: Cluster) -> None:
+    """Also when the records have to be sent twice, because another producer wrote in between."""
     store = await writer_of(cluster)
     other, group = names(cluster)
     await cluster.make_topic(other, 1)
@@ -107,7 +107,7 @@ async def test_a_late_value_goes_with_what_is_beside(cluster: Cluster) -> None:
 
 @together
 @pytest.mark.parametrize("wrong", ["topic", "group topic", "group partition", "size"])
-async def test_what_kafka_does_not_take_beside_leaves_nothing(cluster: Cluster, wrong: str) -> None:
+async def test_extra_records_that_kafka_refuses_leave_nothing_written(cluster: Cluster, wrong: str) -> None:
     store = await writer_of(cluster)
     other, group = names(cluster)
     await cluster.make_topic(other, PARTITIONS)
@@ -139,7 +139,7 @@ async def test_what_kafka_does_not_take_beside_leaves_nothing(cluster: Cluster, 
 
 
 @together
-async def test_what_is_no_thing_to_be_beside_a_write_troubles_nobody(cluster: Cluster) -> None:
+async def test_invalid_extra_records_are_refused_without_failing_other_writes(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     other, group = names(cluster)
     await cluster.make_topic(other, 1)
@@ -164,8 +164,8 @@ async def test_what_is_no_thing_to_be_beside_a_write_troubles_nobody(cluster: Cl
 
 @together
 @pytest.mark.parametrize("stage", [WriteStage.BEFORE_SEND, WriteStage.AFTER_SEND, WriteStage.BEFORE_COMMIT])
-async def test_a_writer_cut_off_on_the_way_leaves_nothing_beside(cluster: Cluster, stage: WriteStage) -> None:
-    """Somebody fences it while its transaction is open."""
+async def test_a_writer_fenced_in_the_middle_leaves_no_extra_records(cluster: Cluster, stage: WriteStage) -> None:
+    """Another writer fences it while its transaction is open."""
     armed = False
 
     def on_stage(reached: WriteStage) -> None:
@@ -190,7 +190,7 @@ async def test_a_writer_cut_off_on_the_way_leaves_nothing_beside(cluster: Cluste
 
 
 @together
-async def test_writes_that_come_together_keep_all_that_is_beside_them(cluster: Cluster) -> None:
+async def test_concurrent_writes_keep_all_their_extra_records(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     other, group = names(cluster)
     await cluster.make_topic(other, PARTITIONS)

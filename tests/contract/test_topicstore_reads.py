@@ -36,7 +36,7 @@ from tests.contract.topicstore_harness import (
 )
 from tests.support.side_by_side import SideBySide
 
-#: Opening and closing a store of a real broker is waiting. What looks at the moment, or at the clock, is led alone.
+#: Opening and closing a store of a real broker is mostly waiting. Tests that depend on timing run alone.
 together = SideBySide("bootstrap", cluster=cluster_of)
 
 # Reads.
@@ -56,7 +56,7 @@ async def test_a_replica_that_starts_late_folds_to_the_same_state(cluster: Clust
 
 
 @together
-async def test_barriers_of_many_callers(cluster: Cluster) -> None:
+async def test_read_barriers_of_many_callers(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     replica = await cluster.open()
     written = await store.write(put(b"a", b"1"))
@@ -100,7 +100,7 @@ async def test_a_watch_gives_the_state_and_then_every_change(cluster: Cluster) -
 @pytest.mark.parametrize("partitions", [1, 3])
 async def test_a_watch_resumes_at_any_revision_it_was_given(cluster: Cluster, partitions: int) -> None:
     settings = replace(cluster.settings, partitions=partitions)
-    # Each change has its revision, and nothing else is told one, however long a write takes.
+    # Each change has its revision, and no progress event comes in between, however long a write takes.
     store = await cluster.open(settings, tuning=StoreTuning(progress_interval_ms=600_000))
     await until_role(store, StoreRole.WRITER)
     replica = await cluster.open(settings)
@@ -130,7 +130,7 @@ async def test_a_watch_resumes_at_any_revision_it_was_given(cluster: Cluster, pa
 
 
 @together
-async def test_an_idle_watcher_is_told_the_revision(cluster: Cluster) -> None:
+async def test_an_idle_watcher_gets_progress_revisions(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(progress_interval_ms=20))
     await until_role(store, StoreRole.WRITER)
     events = store.watch()
@@ -170,7 +170,7 @@ async def test_a_slow_watcher_is_cut_off_and_can_resume(cluster: Cluster) -> Non
 
 
 @together
-async def test_a_revision_older_than_memory_is_refused(cluster: Cluster) -> None:
+async def test_a_revision_older_than_the_change_memory_is_refused(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(change_memory=5))
     await until_role(store, StoreRole.WRITER)
     written = [await store.write(put(b"%d" % i, b"v")) for i in range(7)]
@@ -233,7 +233,7 @@ async def test_a_watch_resumes_on_a_replica_that_started_later(cluster: Cluster,
 
 
 @together
-async def test_a_replica_does_not_resume_what_may_have_been_compacted_before_it_started(cluster: Cluster) -> None:
+async def test_a_replica_refuses_to_resume_before_changes_that_may_be_compacted(cluster: Cluster) -> None:
     settings = replace(cluster.settings, topic_configs={"min.compaction.lag.ms": "0"})
     store = await cluster.open(settings)
     await until_role(store, StoreRole.WRITER)
@@ -247,7 +247,7 @@ async def test_a_replica_does_not_resume_what_may_have_been_compacted_before_it_
 
 
 @together
-async def test_a_watch_waits_for_the_revision_it_must_have(cluster: Cluster) -> None:
+async def test_a_watch_waits_for_its_minimum_revision(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     replica = await cluster.open()
     for number in range(5):
@@ -256,7 +256,7 @@ async def test_a_watch_waits_for_the_revision_it_must_have(cluster: Cluster) -> 
         assert isinstance(snapshot, WatchSnapshot)
         assert snapshot.revision.includes(written.revision)
         assert snapshot.state.entries[b"a"] == written.entry
-        # Resumed at the very revision: nothing that was there already, and the next change.
+        # Resumed at the very revision: no change that existed already, and the next one.
         resumed = replica.watch(written.revision, at_least=written.revision)
         after = await store.write(put(b"b", b"%d" % number))
         assert after.entry is not None
@@ -272,7 +272,7 @@ async def test_a_watch_waits_for_the_revision_it_must_have(cluster: Cluster) -> 
 
 
 def _audited(cluster: Cluster, key: bytes) -> WriteDecision[Written]:
-    """Put `key`, with an audit record that says the revision of the write; provisionally it says `?`."""
+    """Put `key`, with an audit record that holds the revision of the write; provisionally `?`."""
     audit = cluster.settings.audit_topic
     return WriteDecision(
         [
@@ -286,7 +286,7 @@ def _audited(cluster: Cluster, key: bytes) -> WriteDecision[Written]:
 
 
 @together
-async def test_an_audit_record_knows_the_revision_of_its_write(cluster: Cluster) -> None:
+async def test_an_audit_record_holds_the_revision_of_its_write(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     await store.write(put(b"before", b"1"))
     keys = [b"key-%d" % i for i in range(20)]
@@ -310,14 +310,14 @@ async def test_an_audit_record_knows_the_revision_of_its_write(cluster: Cluster)
 
 
 @together
-async def test_an_audit_record_knows_its_revision_when_somebody_else_writes_in_between(cluster: Cluster) -> None:
-    """Where a write's records will lie is foretold, to save a trip; here that fails every time."""
+async def test_an_audit_record_holds_its_revision_when_another_producer_writes_in_between(cluster: Cluster) -> None:
+    """The positions of a write's records are predicted, to save a round trip; here the prediction fails every time."""
     store = await writer_of(cluster)
     for number in range(3):
         key = b"key-%d" % number
 
         def decide(_: KeyValues, key: bytes = key) -> WriteDecision[Written]:
-            cluster.produce_within(b"foreign", key)  # after what was applied, before what is decided here
+            cluster.produce_within(b"foreign", key)  # after the applied records, before those decided here
             return _audited(cluster, key)
 
         written = await store.write(decide)
@@ -330,7 +330,7 @@ async def test_an_audit_record_knows_its_revision_when_somebody_else_writes_in_b
 
 
 @together
-async def test_a_late_value_is_for_the_audit_topic_only(cluster: Cluster) -> None:
+async def test_late_values_are_for_the_audit_topic_only(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     with pytest.raises(ValueError, match="late"):
         await store.write(
@@ -367,7 +367,7 @@ async def test_a_store_without_an_audit_topic_has_no_audit(cluster: Cluster) -> 
 
 
 @together
-async def test_an_idle_writer_keeps_its_identity_alive(cluster: Cluster) -> None:
+async def test_an_idle_writer_sends_keep_alives_for_its_identity(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(keep_alive_ms=20))
     await until_role(store, StoreRole.WRITER)  # of two that join at once either may become it
     replica = await cluster.open(tuning=StoreTuning(keep_alive_ms=20))

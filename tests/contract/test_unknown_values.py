@@ -1,4 +1,4 @@
-"""A peer of a newer release sends enum values and fields that this release does not know: nothing raises.
+"""Messages of a newer release with enum values and fields that this release does not know: nothing raises.
 
 Every function of the wire modules that reads a message is found by its types, so that a new one is tested at once. Each
 is called twice with messages of one shape: first with values of today, then with enum numbers of tomorrow and with
@@ -53,12 +53,12 @@ MODULES = (
     ),
     *(config_store, status_store, views),
 )
-#: Requests for a target state: another than the one asked for would be wrong, so the caller is told which are known.
+#: Requests for a target state: guessing another state would be wrong, so the caller gets the known ones.
 REFUSES_BY_NAME = {config_store.target_state_from_proto, values.target_asked}
 #: Functions that fill a message, and read none.
 WRITERS = {"_fill_lag", "_fill_status", "_question_to"}
 
-#: Fields 20000 (a number) and 20001 (bytes) of no message of today.
+#: Fields 20000 (a number) and 20001 (bytes), which no message of today has.
 UNKNOWN_FIELDS = b"\x80\xe2\x09\x07" + b"\x8a\xe2\x09\x01x"
 UNKNOWN_NUMBERS = (40, 99, 2**31 - 1)
 DEPTH_MAX = 4
@@ -67,7 +67,7 @@ Reader = Callable[..., object]
 
 
 class EnumNumber:
-    """The type of a parameter that takes a number of an enum."""
+    """The type of a parameter for a number of an enum."""
 
 
 def _readers() -> list[tuple[str, Reader, dict[str, Any]]]:
@@ -79,7 +79,7 @@ def _readers() -> list[tuple[str, Reader, dict[str, Any]]]:
                 continue
             hints = typing.get_type_hints(function, {**vars(module), **_TYPE_NAMES})
             written = {each: str(text) for each, text in function.__annotations__.items()}
-            # A generated enum's numbers are plain int when the program runs.
+            # A generated enum's numbers are plain int at runtime.
             hints = {each: EnumNumber if written[each].endswith(".ValueType") else hint for each, hint in hints.items()}
             needed = [
                 each.name for each in inspect.signature(function).parameters.values() if each.default is each.empty
@@ -103,7 +103,7 @@ def _message_of(hint: Any) -> type[Message] | None:
 
 
 def _reads(hint: Any) -> bool:
-    """A message, several of them, or a number of an enum."""
+    """Whether the type is a message, several of them, or a number of an enum."""
     inner = typing.get_args(hint)
     return bool(_message_of(hint) or any(map(_message_of, inner)) or hint is EnumNumber)
 
@@ -166,7 +166,7 @@ class Maker:
         if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
             if field.type == FieldDescriptor.TYPE_BYTES:
                 return b"bytes"
-            # A name, a word in upper case, and a store's id at once: most checks let it pass.
+            # A name, a word in upper case, and a store's id at once: most checks accept it.
             if field.name.endswith("json"):
                 return '{"a": 1}'
             # Only a status that is DESTROYED may lack its worker, and an unknown state is not read as DESTROYED.
@@ -198,7 +198,7 @@ def test_unknown_enums_and_fields_are_read(read: Reader, hints: dict[str, Any], 
     try:
         read(*map(usual.argument, hints.values()))
     except HerdmeshError:
-        return  # refused as it is
+        return  # refused even with known values
     arguments = [newer.argument(hint) for hint in hints.values()]
     note(str(arguments))
     if read in REFUSES_BY_NAME:
@@ -210,7 +210,7 @@ def test_unknown_enums_and_fields_are_read(read: Reader, hints: dict[str, Any], 
 
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_a_filter_of_unknown_states_is_read(seed: int) -> None:
+def test_a_filter_with_unknown_states_is_read(seed: int) -> None:
     for kind in (status_read_service_pb2.ListStatusesRequest, status_read_service_pb2.WatchStatusesRequest):
         request = Maker(seed, is_newer=True).message(kind)
         StatusFilter.of(request)
@@ -235,7 +235,7 @@ def test_a_message_of_an_unknown_kind_is_skipped() -> None:
         session.event(1, session_pb.SessionRequest())
 
 
-def test_an_unknown_target_state_pauses() -> None:
+def test_an_unknown_target_state_pauses_the_unit() -> None:
     unit = session_pb.Unit(connector="a", task=0)
     change = session_pb.SetUnitTargetState(unit=unit, target_state=cast(Any, 99))
     message = session_wire.message_from(session_pb.SessionResponse(set_target_state=change))
@@ -245,6 +245,6 @@ def test_an_unknown_target_state_pauses() -> None:
     assert values.target_state(cast(Any, 0)) is None
 
 
-def test_the_command_line_shows_the_number() -> None:
+def test_the_command_line_shows_the_number_of_an_unknown_value() -> None:
     shown = views.connector(herder_pb.Connector(name="a", target_state=cast(Any, 99)))
     assert shown["target_state"] == "UNKNOWN_99"

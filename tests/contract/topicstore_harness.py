@@ -1,7 +1,7 @@
-"""What the topic store suite runs on: a small state, decisions over it, and a cluster per engine.
+"""Harness of the topic store suite: a small state, decisions over it, and a cluster per engine.
 
-Owns no test. Service suites may borrow it for a store of their own. Invariant: a test body cannot tell which engine it
-runs on, except by asking for what only one engine offers.
+Owns no test. Service suites may use it for a store of their own. Invariant: a test body cannot distinguish the engines,
+except by using a feature that only one engine offers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Change:
 
 @dataclass(slots=True)
 class KeyValues:
-    """Keys and values; what was audited; a poison pill for tests of a state that breaks its own contract."""
+    """Keys and values; audited records; a poison pill for tests of a state that breaks its own contract."""
 
     entries: dict[bytes, Entry] = field(default_factory=dict[bytes, Entry])
     audited: tuple[bytes, ...] = ()
@@ -83,7 +83,7 @@ class KeyValues:
 
 
 class Conflict(Exception):
-    """The key is not as the caller expected; `found` is what is there."""
+    """The key is not as the caller expected; `found` is the current entry."""
 
     def __init__(self, found: Entry | None) -> None:
         super().__init__(f"found {found}")
@@ -92,7 +92,7 @@ class Conflict(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write of the suite answers: the key as it was right after, and the write's revision."""
+    """Answer of the suite's writes: the key's entry right after, and the write's revision."""
 
     entry: Entry | None
     revision: Revision
@@ -163,7 +163,7 @@ class Cluster(Protocol):
         ...
 
     async def produce(self, key: bytes, value: bytes | None) -> None:
-        """Write to the topic past every store, as a program that knows nothing of the fence would."""
+        """Write to the topic without any store, as a program does that knows nothing of the fence."""
         ...
 
     def produce_within(self, key: bytes, value: bytes | None) -> None:
@@ -183,11 +183,11 @@ class Cluster(Protocol):
         ...
 
     async def make_topic(self, name: str, partitions: int) -> None:
-        """A topic of no store."""
+        """Create a topic of no store."""
         ...
 
     async def lying_in(self, name: str) -> list[Lying]:
-        """What is committed in a topic and can be read, partition after partition."""
+        """Committed, readable records of a topic, partition after partition."""
         ...
 
     async def group_offsets(self, group: str) -> dict[tuple[str, int], tuple[int, str]]:
@@ -374,7 +374,7 @@ async def cluster_on(bootstrap: str | None, topic: str) -> AsyncGenerator[Cluste
 
 
 def cluster_of(test: SideBySideTest) -> AbstractAsyncContextManager[Cluster]:
-    """The fixture `cluster`, for tests that are led through side by side."""
+    """The fixture `cluster`, for tests that run side by side."""
     bootstrap = test.fixture("kafka_bootstrap") if test.parameters["bootstrap"] == KAFKA else None
     return cluster_on(bootstrap, test.topic())
 

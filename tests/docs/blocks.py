@@ -1,4 +1,4 @@
-"""The fenced blocks of the documentation's pages. Owns how a page is read; checks nothing.
+"""The fenced blocks of the documentation's pages. Owns the reading of a page; checks nothing.
 
 A block's language says what it is: `sh` commands that a test runs, `bash` commands that another test runs, `text` and
 `console` the output of commands, `json` a config or records, `mermaid` a diagram.
@@ -30,7 +30,7 @@ class Block:
 
 
 def pages() -> list[str]:
-    """README and every page below docs/, but for decisions and designs, which are records of their time."""
+    """README and every page below docs/, except decisions and designs, which are records of their time."""
     docs = ROOT / "docs"
     found = [path.relative_to(ROOT).as_posix() for path in docs.rglob("*.md")]
     return ["README.md", *sorted(one for one in found if not one.startswith(("docs/adr/", "docs/design/")))]

@@ -1,4 +1,4 @@
-"""Connector configs on the pages: each is valid, as the worker's own validation says, and every key of it is read."""
+"""Connector configs on the pages: each is valid by the worker's own validation, and every key of it is read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONFIGS = [
     for block in blocks(page)
     if block.language == "json" and "connector.class" in block.text and block.text.lstrip().startswith("{")
 ]
-#: page -> the key that its config is warned of, as the page itself says.
+#: page -> the key for which its config gets a warning, as the page itself describes.
 WARNED: Final = {"docs/connectors/jdbc-source.md": "mode", "docs/connectors/postgres-sink.md": "batch.size"}
 
 
@@ -30,7 +30,7 @@ def registry() -> PluginRegistry:
     return PluginRegistry.discover()
 
 
-def test_there_are_configs() -> None:
+def test_the_pages_have_configs() -> None:
     assert len(CONFIGS) > 10
 
 
@@ -38,7 +38,7 @@ def test_there_are_configs() -> None:
 def test_a_config_of_a_page_is_valid(block: Block, registry: PluginRegistry) -> None:
     given = cast("dict[str, Any]", json.loads(block.text))
     config = {"name": "shown", **given.get("config", given)}
-    # references to secrets are looked up where the connector runs: here they are plain values
+    # references to secrets are resolved where the connector runs: here they are plain values
     plain = {key: re.sub(r"\$\{\w+:[^}]*\}", "x", str(value)) for key, value in config.items()}
     worker = WorkerSettings().worker_config()
     answer: worker_service_pb2.ConfigValidation = validation.validate(

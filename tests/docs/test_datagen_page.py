@@ -1,4 +1,4 @@
-"""docs/connectors/datagen.md prints what Datagen makes: its records, and the errors of a schema."""
+"""docs/connectors/datagen.md, equal to Datagen's output: its records, and the errors of a schema."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_the_sdk_page_has_every_export_once() -> None:
     assert sorted(re.findall(r"^::: herdmesh\.sdk\.(\w+)$", page, re.MULTILINE)) == sorted(herdmesh.sdk.__all__)
 
 
-def test_the_overview_names_every_connector_that_ships(fresh: dict[str, str]) -> None:
+def test_the_overview_names_every_shipped_connector(fresh: dict[str, str]) -> None:
     page = (ROOT / "docs/connectors/index.md").read_text()
     shipped = re.findall(r"^## (\w+)$", fresh["docs/reference/connector-keys.md"], re.MULTILINE)
     assert len(shipped) > 10
@@ -41,8 +41,8 @@ def test_the_overview_names_every_connector_that_ships(fresh: dict[str, str]) ->
     assert not [name for name, known in aliases.items() if not any(f"`{one}" in page for one in (name, *known))]
 
 
-def test_keys_of_connectors_and_calls_of_services_are_on_their_pages(fresh: dict[str, str]) -> None:
-    """The generators see the code: a page without rows would be current as well."""
+def test_connector_keys_and_service_calls_are_on_their_pages(fresh: dict[str, str]) -> None:
+    """The generators read the code: a page without rows would be current as well."""
     assert fresh["docs/reference/connector-keys.md"].count("\n| `") > 200
     assert fresh["docs/reference/service-settings.md"].count("| `HERDMESH_") > 60
     assert "`CreateConnector`" in fresh["docs/reference/grpc/herder.md"]

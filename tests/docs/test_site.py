@@ -1,4 +1,4 @@
-"""What the site's build makes of pages and links, and what it refuses."""
+"""The site's build: its pages and links, and its refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ nav = [
 
 
 def staged(folder: Path, page: str, *others: str) -> tuple[str, list[str], list[str]]:
-    """A page docs/a/page.md as the site has it, the pages there are, and what is wrong."""
+    """The site's version of a page docs/a/page.md, the existing pages, and the errors."""
     root = folder / "repository"
     for name in ("docs/a/page.md", *others):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -49,25 +49,25 @@ def test_links_lead_from_page_to_page(tmp_path: Path, link: str, place: str) -> 
     assert pages == ["a/page.md", "b.md", OUTSIDE["ARCHITECTURE.md"]]
 
 
-def test_a_link_to_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_a_link_to_a_missing_file_is_named(tmp_path: Path) -> None:
     assert staged(tmp_path, "[b](../b.md), [c](../../c.py)")[2] == [
         "docs/a/page.md: ../b.md leads to no file",
         "docs/a/page.md: ../../c.py leads to no file",
     ]
 
 
-def test_a_folder_in_the_contents_is_its_pages_and_an_empty_group_is_left_out() -> None:
+def test_a_folder_in_the_contents_stands_for_its_pages_and_an_empty_group_is_left_out() -> None:
     made = contents(NAV, ["index.md", "adr/0002-b.md", "adr/0001-a.md"])
     assert '    "adr/0001-a.md",\n    "adr/0002-b.md",\n' in made
     assert "None" not in made
 
 
 @pytest.mark.parametrize("page", ["lost.md", "adr/deeper/lost.md"])
-def test_a_page_that_the_contents_lack_is_refused(page: str) -> None:
+def test_a_page_missing_from_the_contents_is_refused(page: str) -> None:
     with pytest.raises(ValueError, match=page):
         contents(NAV, ["index.md", page])
 
 
-def test_contents_without_their_page_are_refused() -> None:
+def test_an_entry_of_the_contents_without_a_page_is_refused() -> None:
     with pytest.raises(ValueError, match=r"index\.md"):
         contents(NAV, ["adr/0001-a.md"])

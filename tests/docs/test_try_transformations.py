@@ -1,4 +1,4 @@
-"""docs/how-to/try-transformations.md as it is printed: its files, its command, its output."""
+"""docs/how-to/try-transformations.md as printed: its files, its command, its output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from herdmesh.cli.commands.transform import alone
 from tests.docs.blocks import blocks
 
 
-def test_the_command_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_the_output_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, records, command, output = (block.text for block in blocks("docs/how-to/try-transformations.md"))
     monkeypatch.chdir(tmp_path)
     Path("chain.json").write_text(config)

@@ -12,7 +12,7 @@ from tests.support.topic_names import topic_names
 
 @pytest.fixture(scope="module")
 def standalone(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HerdRun]:
-    """A process with Connect's sample files whose source has two lines, and with slots for all that these tests run."""
+    """A process with Connect's sample files whose source has two lines, and with enough slots for all tests."""
     folder = tmp_path_factory.mktemp("standalone")
     (folder / "test.txt").write_text("one\ntwo\n")
     files = write_samples(folder, kafka_bootstrap, topic_names("standalone-api")())

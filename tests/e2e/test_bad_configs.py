@@ -1,4 +1,4 @@
-"""Bad input gets a clear error that names the field and the fix; what fails while running harms nobody else."""
+"""Invalid input gets a clear error that names the field and the fix; a failure at runtime affects no other task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_sco
     ],
     ids=["unknown class", "no topics", "unknown converter", "no tasks", "tasks as text", "folder", "transformation"],
 )
-async def test_refused_with_the_field_named(
+async def test_an_invalid_config_is_refused_with_its_field(
     mesh: Mesh,
     tmp_path: Path,
     tmp_topic: Callable[..., str],
@@ -47,10 +47,10 @@ async def test_refused_with_the_field_named(
         await mesh.get(name)
 
 
-async def test_a_task_that_fails_is_failed_with_its_trace_while_others_run(
+async def test_one_failing_task_shows_its_trace_while_other_tasks_run(
     mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
 ) -> None:
-    """One poisoned partition fails its task; the other task and the other connector go on."""
+    """One poisoned partition fails its task; the other task and the other connector continue."""
     topic = mesh.create_topic(tmp_topic(), partitions=2)
     healthy = mesh.create_topic(tmp_topic("healthy"), partitions=1)
     name, other = f"sink-{topic}", f"sink-{healthy}"

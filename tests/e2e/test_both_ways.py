@@ -70,7 +70,7 @@ async def test_file_to_topic_to_parquet(mesh: Mesh, tmp_path: Path, tmp_topic: C
 
 
 async def test_topic_to_file_and_idle_tasks_wake(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """A file sink writes each value as a line; after falling idle, new records wake it."""
+    """A file sink writes each value as a line; once it is idle, new records wake it."""
     topic = mesh.create_topic(tmp_topic(), partitions=1)
     file, name = tmp_path / "out.txt", f"out-{topic}"
     config = {
@@ -94,9 +94,10 @@ async def test_topic_to_file_and_idle_tasks_wake(mesh: Mesh, tmp_path: Path, tmp
     assert [json.loads(line)["id"] for line in file.read_text().splitlines()] == list(range(600))
 
 
-async def test_source_resumes_where_it_was(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """Stopped and resumed, or deleted and made anew, a file source sends only what came since: its offset is in
-    Connect's offsets topic."""
+async def test_source_resumes_at_its_offset(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+    """Stopped and resumed, or deleted and recreated, a file source sends only new lines: its offset is in
+    Connect's offsets topic.
+    """
     topic = mesh.create_topic(tmp_topic(), partitions=1)
     file, name = tmp_path / "in.txt", f"in-{topic}"
     file.write_text("".join(f"line {number}\n" for number in range(100)))
@@ -119,7 +120,7 @@ async def test_source_resumes_where_it_was(mesh: Mesh, tmp_path: Path, tmp_topic
     await _until_topics(mesh, name, [topic])
     await mesh.delete(name)
     await _until_topics(mesh, name, [])
-    # A deleted connector leaves its offsets: what is made anew under its name goes on from them.
+    # A deleted connector leaves its offsets: a new one of the same name continues from them.
     with file.open("a") as more:
         more.write("line 102\n")
     await mesh.apply(name, _source(file, topic))
@@ -128,7 +129,7 @@ async def test_source_resumes_where_it_was(mesh: Mesh, tmp_path: Path, tmp_topic
 
 
 async def _until_topics(mesh: Mesh, name: str, topics: list[str]) -> None:
-    """Until these are the topics that the connector is known to use (KIP-558)."""
+    """Wait until these are the topics that the connector is known to use (KIP-558)."""
     request = admin_messages.ListTopicsRequest(name=name)
     async with asyncio.timeout(60):
         found = await mesh.client.call(lambda stub: stub.ListTopics, request)

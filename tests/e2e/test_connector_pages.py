@@ -1,4 +1,4 @@
-"""Pages of connectors that are run: docs/connectors/file-sink.md, docs/connectors/postgres-source.md.
+"""Connector pages that are run: docs/connectors/file-sink.md, docs/connectors/postgres-source.md.
 
 Each page's config runs in the tests' cluster under names of the test's own; outputs are compared under the names of the
 page.
@@ -31,10 +31,10 @@ _PLACED: Final = re.compile(r"\d{13}")
 
 
 class Page:
-    """The commands of one page, in order, each with what it prints."""
+    """The commands of one page, in order, each with its printed output."""
 
     def __init__(self, page: str, mesh: Mesh, folder: Path, names: dict[str, str], printed: dict[str, str]) -> None:
-        """`names`: the page's name -> the test's, in commands; `printed`: what outputs have -> the page's name."""
+        """`names`: the page's name -> the test's, in commands; `printed`: name in outputs -> the page's name."""
         self._mesh, self._folder, self._names, self._printed = mesh, folder, names, printed
         self.config, *others = [block.text for block in blocks(page) if block.language == "json"]
         assert not others
@@ -49,7 +49,7 @@ class Page:
         return text
 
     def there(self, text: str) -> str:
-        """An output under the page's names, without what differs from run to run."""
+        """An output under the page's names, without parts that differ from run to run."""
         for here, there in self._printed.items():
             text = text.replace(here, there)
         lines = [" ".join(line.split()) for line in text.splitlines()]
@@ -62,7 +62,7 @@ class Page:
         return self.there(text)
 
     async def compare(self) -> None:
-        """The next command prints, at last, what the page says."""
+        """Wait until the next command prints the page's output."""
         language, command = next(self._left)
         assert language == "sh"
         wanted, deadline_s = self.output(), time.monotonic() + WAIT_S
@@ -83,7 +83,7 @@ class Page:
         (self._folder / file).write_text(json.dumps(config))
 
 
-async def test_files(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+async def test_the_file_sink_page_runs_as_printed(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
     topic = mesh.create_topic(tmp_topic(), 2)
     folder, name = str(tmp_path / "lake"), f"sink-{topic}"
     names = {"/data/lake/orders": folder, "orders-to-files": name}
@@ -106,7 +106,9 @@ async def test_files(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) 
     await mesh.delete(name)
 
 
-async def test_tables(mesh: Mesh, tmp_path: Path, tmp_database: str, tmp_topic: Callable[..., str]) -> None:
+async def test_the_postgres_source_page_runs_as_printed(
+    mesh: Mesh, tmp_path: Path, tmp_database: str, tmp_topic: Callable[..., str]
+) -> None:
     name, database = tmp_topic("shop"), tmp_database.rpartition("/")[2]
     page = Page("docs/connectors/postgres-source.md", mesh, tmp_path, {"shop": name}, {database: "shop", name: "shop"})
     (statements,) = [block.text for block in blocks("docs/connectors/postgres-source.md") if block.language == "sql"]

@@ -1,4 +1,6 @@
-"""Records that a sink cannot read, from failure to none left: listed, shown, mended, put back, as a script would."""
+"""Records that a sink cannot read, from failure to an empty queue: dead letters listed, shown, repaired, replayed, as a
+script would.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def lines_of(file: Path) -> list[str]:
 
 
 async def until_lines(file: Path, count: int) -> list[str]:
-    """What a file sink has written, once it is so many lines."""
+    """Lines that a file sink has written, once there are so many."""
     async with asyncio.timeout(WAIT_S):
         while True:
             lines = await asyncio.to_thread(lines_of, file)
@@ -33,7 +35,7 @@ async def until_lines(file: Path, count: int) -> list[str]:
 
 
 async def until_left(mesh: Mesh, name: str, *offsets: int) -> Sequence[admin.DeadLetter]:
-    """The letters, once they are those that are left, newest first."""
+    """The remaining dead letters, once they are these, newest first."""
     async with asyncio.timeout(WAIT_S):
         while True:
             request = admin.ListDeadLettersRequest(name=name)
@@ -43,7 +45,9 @@ async def until_left(mesh: Mesh, name: str, *offsets: int) -> Sequence[admin.Dea
             await asyncio.sleep(0.1)
 
 
-async def test_replay_to_none_left(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+async def test_dead_letters_are_replayed_until_none_is_left(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
     topic, queue, file, json_out = mesh.create_topic(tmp_topic(), 1), tmp_topic("dlq"), tmp_path / "out", ("-o", "json")
     name = f"sink-{topic}"
     for value in (b'{"id":1}', b"{bad", b'{"id":2}', b"{worse"):
@@ -68,7 +72,7 @@ async def test_replay_to_none_left(mesh: Mesh, tmp_path: Path, tmp_topic: Callab
     code, letter, _ = await herd(mesh, "dlq", "show", name, "0:0", *json_out)
     assert (code, letter["value"], letter["error"]["stage"]) == (0, "{bad", "VALUE_CONVERTER")
 
-    # mended it is read; put back as it was it fails again, and is a new letter
+    # repaired it is read; replayed unchanged it fails again, and becomes a new dead letter
     mended = json.dumps({**letter, "value": {"id": 3}})
     code, done, _ = await herd(mesh, "dlq", "replay", name, "-f", "-", *json_out, stdin=mended)
     assert (code, done["replayed_count"], done["refused"]) == (0, 1, [])

@@ -15,7 +15,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timed, pytest.ma
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 BACKLOG = 30_000
-"""More than tasks get to at their limit while the test waits: one that has read all rests, and misses turns rightly."""
+"""More than tasks read at their limit while the test waits: a task that has read everything goes idle, and rightly
+misses turns.
+"""
 LIMIT = 100
 
 

@@ -1,7 +1,7 @@
 """The `herd` command against a real mesh, as a script would use it: JSON out, exit codes in.
 
-Most are called in this process: the start of one takes longer than what it does. As processes of their own run those
-that end with a code and words for people, one of each code; and others in test_up_and_down.py and test_tutorial.py.
+Most are called in this process: starting one takes longer than the command. Commands that end with a code and an error
+message run as processes of their own, one of each code; and others in test_up_and_down.py and test_tutorial.py.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ async def test_life_of_a_connector(mesh: Mesh, tmp_path: Path, tmp_topic: Callab
 
 
 async def test_errors_name_cause_and_next_step(mesh: Mesh, tmp_path: Path) -> None:
-    """Exit codes follow the reason; not found says what exists; a bad config names its fields."""
+    """Exit codes follow the reason; a not-found error lists existing names; an invalid config names its fields."""
     code, stderr = await herd_process(mesh, "describe", "connector", "nobody")
     assert code == 3
     assert "nobody" in stderr
@@ -134,7 +134,7 @@ async def test_doctor_finds_nothing_in_a_healthy_mesh(mesh: Mesh) -> None:
     assert found["herder"]["address"] == state.herder
 
 
-async def test_what_an_operator_asks(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+async def test_commands_of_an_operator(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
     """plan, filtered lists, describe, drain and undrain, loggers, topics."""
     topic = mesh.create_topic(tmp_topic())
     name = f"sink-{topic}"
@@ -191,7 +191,7 @@ async def test_what_an_operator_asks(mesh: Mesh, tmp_path: Path, tmp_topic: Call
 
 
 async def test_create_patch_history_and_restore(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """A connector begins in the state and at the offsets of its create; an earlier config comes back, secrets kept."""
+    """A connector begins in the state and at the offsets of its create; an earlier config is restored, secrets kept."""
     name, lines, json_out = tmp_topic("src"), tmp_path / "in.txt", ("-o", "json")
     lines.write_text("first\nsecond\n")
     config = {"connector.class": "FileStreamSource", "file": str(lines), "topic": mesh.create_topic(tmp_topic())}

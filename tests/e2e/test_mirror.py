@@ -1,6 +1,6 @@
-"""The mirror on the real mesh, from a Kafka cluster that the mesh's own knows nothing of, with Java's own JSON: a topic
-that appears at the source gets to a task by itself, so does a group that is there later than its mirror, and its
-consumers go on at the target; heartbeats of the source are seen.
+"""The mirror on the real mesh, from a Kafka cluster that the mesh's own knows nothing of, with Java's own JSON: a new
+topic of the source gets to a task by itself, so does a group that is created later than its mirror, and its
+consumers continue at the target; heartbeats of the source are seen.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def test_a_new_topic_of_the_source_is_copied_too(
         "topics": f"{first},{second}",
         "replication.factor": "1",
         "refresh.topics.interval.seconds": "1",
-        "heartbeats.replication.enabled": "false",  # of another test: they would be a second task's
+        "heartbeats.replication.enabled": "false",  # covered by another test: they would need a second task
         "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
         "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
     }
@@ -62,7 +62,7 @@ async def test_a_new_topic_of_the_source_is_copied_too(
     for topic, count in ((first, 100), (second, 50)):
         copied = await asyncio.to_thread(mesh.consume_values, f"src.{topic}", count)
         assert sorted(copied) == sorted(value or b"" for _, value in source.records(topic))
-    # A source that knows where it was is rewound to a time: all that is not older is copied again.
+    # A source with offsets by time is rewound: all records that are not older are copied again.
     await mesh.lifecycle("StopConnector", name)
     places = [{"cluster": "src", "partition": 0, "topic": topic} for topic in sorted((first, second))]
     assert await Offsets(mesh, name).rewind(0) == [(place, {"offset": -1}) for place in places]
@@ -73,8 +73,8 @@ async def test_a_new_topic_of_the_source_is_copied_too(
     assert first not in kafka.admin.list_topics(timeout=10).topics, "the target has the copy only"
 
 
-async def test_a_group_goes_on_at_the_target(mesh: Mesh, source: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """Offsets of the two clusters are not the same: the source's first 40 records are gone before there is a mirror."""
+async def test_a_group_continues_at_the_target(mesh: Mesh, source: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """Offsets of the two clusters differ: the source's first 40 records are deleted before there is a mirror."""
     kafka, topic = Kafka(mesh.bootstrap), tmp_topic("group")
     source.create_topic(topic, 1)
     await asyncio.to_thread(source.produce_ids, topic, range(140), partition=0)
@@ -122,7 +122,7 @@ async def test_a_group_goes_on_at_the_target(mesh: Mesh, source: Kafka, tmp_topi
 
 
 def _beat(source: Kafka, name: str, aliases: dict[str, str]) -> None:
-    """One run of the connector on the source's side."""
+    """One run of the heartbeat connector on the source's side."""
     config = {
         "connector.class": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector",
         "heartbeats.topic.replication.factor": "1",
@@ -139,7 +139,9 @@ def _commit(bootstrap: str, group: str, place: TopicPartition) -> None:
 
 
 def _ids_of(bootstrap: str, group: str, topic: str, count: int) -> list[int]:
-    """The first records that a consumer of the group reads there. Subscribed, as a consumer that moves house is."""
+    """The first records that a consumer of the group reads there. Subscribed, like a consumer that moves to the
+    target.
+    """
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "error"}
     )

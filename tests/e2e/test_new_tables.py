@@ -1,4 +1,4 @@
-"""A table that is made while its source runs gets to a task by itself, through worker, herder and both stores."""
+"""A table that is created while its source runs gets to a task by itself, through worker, herder and both stores."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from tests.support.mesh import Mesh
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_a_table_that_is_made_later_is_read_without_a_restart(
+async def test_a_table_created_later_is_read_without_a_restart(
     mesh: Mesh, tmp_database: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """It is dealt to a task of its own; one that no rule of the config lets through is not. A table that is dropped
-    takes its task with it."""
+    """It gets a task of its own; a table that no rule of the config includes does not. A dropped table
+    takes its task with it.
+    """
     prefix = tmp_topic("db")
     name = f"tables-{prefix}"
     for table in ("orders", "payments"):

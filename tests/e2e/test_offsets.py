@@ -1,5 +1,6 @@
-"""Offsets of connectors on a real mesh (KIP-875): told while they run, changed while they are stopped, and the records
-counted that come of it. Reset must not look like a loss to the next run."""
+"""Offsets of connectors on a real mesh (KIP-875): read while they run, changed while they are stopped, with a count of
+the resulting records. A reset must not look like a loss to the next run.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ YEAR_2026_S = 1_767_225_600
 
 
 class Offsets:
-    """What a user asks about the offsets of one connector; pairs of partition and offset as JSON."""
+    """A user's view of the offsets of one connector; pairs of partition and offset as JSON."""
 
     def __init__(self, mesh: Mesh, name: str) -> None:
         self.mesh, self.name = mesh, name
@@ -73,7 +74,7 @@ def lines(file: Path) -> list[str]:
 
 
 async def until_lines(file: Path, expected: list[str]) -> None:
-    """Exactly these lines, in whatever order."""
+    """Wait for exactly these lines, in any order."""
     async with asyncio.timeout(60):
         found = await asyncio.to_thread(lines, file)
         while len(found) < len(expected):
@@ -82,7 +83,9 @@ async def until_lines(file: Path, expected: list[str]) -> None:
     assert sorted(found) == sorted(expected)
 
 
-async def test_a_sink_goes_on_from_where_it_is_told(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+async def test_a_sink_continues_from_its_altered_offset(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
     topic, file = mesh.create_topic(tmp_topic(), partitions=2), tmp_path / "out.txt"
     name = f"snk-{topic}"
     producer = Producer({"bootstrap.servers": mesh.bootstrap})
@@ -130,7 +133,7 @@ async def test_a_sink_goes_on_from_where_it_is_told(mesh: Mesh, tmp_path: Path, 
     await until_lines(file, expected + [one for one in everything if not one.endswith(":0")])
 
 
-async def test_a_source_goes_on_from_where_it_is_told(
+async def test_a_source_continues_from_its_altered_offset(
     mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
 ) -> None:
     file, topic = tmp_path / "in.txt", mesh.create_topic(tmp_topic(), partitions=1)
@@ -164,7 +167,7 @@ async def test_a_source_goes_on_from_where_it_is_told(
     await mesh.until_running(name, 1)
 
 
-async def test_offsets_of_nobody(mesh: Mesh) -> None:
+async def test_offsets_of_an_unknown_connector_are_refused(mesh: Mesh) -> None:
     with pytest.raises(CommandError) as unknown:
         await Offsets(mesh, "nobody").get()
     assert unknown.value.reason == "CONNECTOR_NOT_FOUND"

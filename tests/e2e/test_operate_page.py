@@ -1,7 +1,7 @@
-"""docs/how-to/operate.md as it is printed: a night of troubles with a real PostgreSQL, and what `herd` says of each.
+"""docs/how-to/operate.md as printed: a series of faults with a real PostgreSQL, and the output of `herd` for each.
 
-Each trouble is made, waited for by the herder's watch, shown by the page's commands, ended, and its end is shown. What
-the page prints for a command is what the command prints here, but for times and counts.
+Each fault is caused, waited for by the herder's watch, shown by the page's commands, ended, and its end is shown. The
+printed output of a command equals its output here, except times and counts.
 
     HERDMESH_WRITE_PAGES=1 pytest tests/e2e/test_operate_page.py    writes the outputs into the page
 """
@@ -40,12 +40,12 @@ PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "operate
 WRITES: Final = os.environ.get("HERDMESH_WRITE_PAGES", "") == "1"
 SINK, SOURCE, TOPIC, SLOT = "orders-sink", "shop-cdc", "orders", "shop_cdc"
 SECRETS: Final = "/etc/herdmesh/secrets.properties"
-#: Within 10 s on a machine that has nothing else to do.
+#: Within 10 s on an otherwise idle machine.
 _SHOWN_S: Final = 10.0 if SOAKING else 30.0
 _SAME_S: Final = 20.0
 _DISK_KIB: Final = 512
 _STALLED: Final = "^STALLED"
-"""In a command that is only looked at in `make soak`: a run stands still for 30 s before it is STALLED."""
+"""In a command that is only checked in `make soak`: a run is stuck for 30 s before it is STALLED."""
 
 
 class Night:
@@ -70,12 +70,12 @@ class Night:
                 connection.execute(statement.encode())
 
     async def send(self, records: int) -> None:
-        """To the sink's topic."""
+        """Produce records to the sink's topic."""
         first, self.sent = self.sent, self.sent + records
         await asyncio.to_thread(self.mesh.produce, TOPIC, range(first, self.sent))
 
     async def until_shown(self, trouble: str, name: str, says: Callable[[dict[str, Any]], bool]) -> None:
-        """The first task of the connector has a condition that says so."""
+        """Wait until the first task of the connector has a condition that satisfies `says`."""
         begun_s = time.monotonic()
         await self.mesh.until(
             name, lambda one: any(map(says, one["tasks"][0].get("conditions", ()))), trouble, _SHOWN_S
@@ -93,7 +93,7 @@ class Night:
         await self.mesh.until_committed(SINK, TOPIC)
 
     async def compare(self, section: str, commands: int) -> None:
-        """The next commands of the page print what it says."""
+        """Check that the next commands of the page print the page's output."""
         of_section = [one for one in self._left if one.section == section][:commands]
         assert len(of_section) == commands, f"the page shows less of {section}"
         for shown in of_section:
@@ -111,7 +111,7 @@ class Night:
                 printed = await self._printed(shown)
 
     def skip(self, section: str) -> None:
-        """Nothing of it is compared."""
+        """Skip a section without comparing it."""
         self._left = [one for one in self._left if one.section != section]
 
     def end(self) -> None:
@@ -140,7 +140,7 @@ def _waits_with(text: str) -> Callable[[dict[str, Any]], bool]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Any:
-    """A small disk of its own, where the machine lets one be mounted; None elsewhere."""
+    """A small disk of its own, where the machine can mount one; None elsewhere."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
@@ -195,7 +195,9 @@ async def _begun(mesh: Mesh, folder: Path) -> AsyncGenerator[Night]:
         await server.stop()
 
 
-async def test_a_night(mesh: Mesh, tmp_path: Path, disk: Path | None) -> None:
+async def test_every_fault_of_the_operating_page_is_shown_as_printed(
+    mesh: Mesh, tmp_path: Path, disk: Path | None
+) -> None:
     async with _begun(mesh, tmp_path) as night:
         await mesh.until_running(SINK, 1)
         await mesh.until_running(SOURCE, 1)
@@ -231,7 +233,7 @@ async def _away(night: Night) -> None:
 
 
 async def _locked_and_taken(night: Night) -> None:
-    """At once: the one is the sink's, the other the source's."""
+    """Both faults at once: one is the sink's, the other the source's."""
     await night.mesh.lifecycle("PauseConnector", SOURCE)
     await night.mesh.until(SOURCE, lambda one: one["tasks"][0]["state"] == "PAUSED", "paused", _SHOWN_S)
     with psycopg.connect(night.dsn) as other, psycopg.connect(
@@ -253,7 +255,7 @@ async def _locked_and_taken(night: Night) -> None:
 
 
 async def _take_slot(taker: psycopg.Connection[Any]) -> None:
-    """Once the server has noticed that the paused task let go of it."""
+    """Take the slot once the server has noticed that the paused task released it."""
     options = b"(proto_version '1', publication_names 'dbz_publication')"
     deadline_s = time.monotonic() + _SAME_S
     while True:

@@ -1,4 +1,4 @@
-"""What a plan says of offsets is what they do: planned, applied, and the records counted, over the real mesh."""
+"""The offsets in a plan, compared with the effect: planned, applied, and the records counted, over the real mesh."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CREATED = (
 
 
 async def planned(mesh: Mesh, name: str, config: dict[str, str | None]) -> list[str]:
-    """What the plan says of offsets."""
+    """The plan's lines about offsets."""
     request = messages.PlanConfigRequest(name=name, config=properties.to_proto(config))
     found = await mesh.client.call(lambda stub: stub.PlanConfig, request)
     return [note for note in found.notes if note.startswith("Offsets:")]
 
 
 class Sink:
-    """A connector that writes each value as a line, and how far the test has read them."""
+    """A connector that writes each value as a line, and the test's position in its lines."""
 
     def __init__(self, mesh: Mesh, name: str, file: Path) -> None:
         self.mesh, self.name, self.file, self.read = mesh, name, file, 0
@@ -51,7 +51,9 @@ class Sink:
         return found | dict.fromkeys(("key.converter", "value.converter"), STRING)
 
     async def lines(self, expected: list[str]) -> None:
-        """Exactly these are new since the last look, sorted; more would show at the next."""
+        """Check that exactly these lines are new since the last call, sorted; additional ones would show at the
+        next.
+        """
         async with asyncio.timeout(60):
             found = await asyncio.to_thread(self._new)
             while len(found) < len(expected):
@@ -78,8 +80,10 @@ def commit(mesh: Mesh, group: str, topic: str, offset: int) -> None:
         consumer.close()
 
 
-async def test_a_sink_reads_from_where_its_plan_says(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """Other topics, another group, and deleted and made anew: what is read again and what is not."""
+async def test_a_sink_reads_from_the_offsets_of_its_plan(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
+    """Other topics, another group, and deleted and recreated: records that are read again and records that are not."""
     t, u, v = (mesh.create_topic(tmp_topic(which), partitions=1) for which in "tuv")
     name, group = f"sink-{t}", tmp_topic("group")
     sink = Sink(mesh, name, tmp_path / "out.txt")
@@ -114,7 +118,7 @@ async def test_a_sink_reads_from_where_its_plan_says(mesh: Mesh, tmp_path: Path,
     await sink.apply(u, **other)
     await sink.lines(["u0", "u1", "u2"])
 
-    # The group of before is as it was left, by the change and by the deletion.
+    # The previous group is as it was left, by the change and by the deletion.
     await mesh.delete(name)
     commit(mesh, group, v, 1)
     assert await sink.plan(f"{t},{v}", **other, **late) == [CREATED]
@@ -133,7 +137,9 @@ async def test_a_sink_reads_from_where_its_plan_says(mesh: Mesh, tmp_path: Path,
     await sink.lines([])
 
 
-async def test_a_source_goes_on_where_its_plan_says(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+async def test_a_source_continues_at_the_offsets_of_its_plan(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
     """Another file and back, another topic to write to, an offsets topic of its own and back."""
     topic, second = (mesh.create_topic(tmp_topic(which), partitions=1) for which in ("one", "two"))
     name, own, a, b = f"src-{topic}", tmp_topic("offsets"), tmp_path / "a.txt", tmp_path / "b.txt"
@@ -160,7 +166,7 @@ async def test_a_source_goes_on_where_its_plan_says(mesh: Mesh, tmp_path: Path, 
     )
     kept = {"topic": second, "offsets.storage.topic": own}
     await step([own_topic, other_file(b, a)], "b0", file=str(b), **kept)
-    # What each file gets while the task is at the other one is all that is sent when it comes back.
+    # Only lines that a file got while the task read the other one are sent when it comes back.
     with a.open("a") as more:
         more.write("a2\n")
     await step([other_file(a, b)], "a2", file=str(a), **kept, **{"batch.size": "7"})

@@ -1,6 +1,7 @@
-"""Plugin folders to the end, through `herd`, herder, worker and Spark: two versions of a connector and of a
-transformation beside each other, each with its own version of the library that it needs; and a source there that is
-rewound to a time, by its connector in a process of its own."""
+"""Plugin folders end to end, through `herd`, herder, worker and Spark: two versions of a connector and of a
+transformation side by side, each with its own version of the library that it needs; and a source there that is
+rewound to a time, by its connector in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +27,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(180), py
 async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
     kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Herdmesh's own libraries stay the worker's. Refused is what no worker can run: a version nobody has, a task of
-    two folders, a setting that the plugin's own rules refuse."""
+    """Herdmesh's own libraries stay the worker's. Configs that no worker can run are refused: a missing version, a task
+    of two folders, a setting that the plugin's own rules refuse.
+    """
     plugins = tmp_path / "plugins"
     for version, tinylib in (("1.0", "1"), ("2.0", "2")):
         plugin_environments.greet(plugins / version, version, tinylib)
@@ -81,7 +83,7 @@ async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
             assert f"/{version}/lib/" in tinylib_at
             assert f"/{version}/lib/" not in msgspec_at
         await mesh.until_committed_at_least("stream", topic, 1)
-        # A connector that is installed, with a transformation that is not.
+        # An installed connector, with a transformation from a plugin folder.
         assert (tmp_path / "stream").read_text() == "a!2\n"
         statuses = await asyncio.to_thread(Kafka(mesh.bootstrap).records, "mesh-plugged-status", 5)
         said = {
@@ -112,7 +114,9 @@ async def _prints_what_the_page_shows(mesh: Mesh, page: str, files: dict[str, st
 
 
 async def _rewound(mesh: Mesh, name: str, out: str, pids: Path) -> None:
-    """To the sixth second and a half: the connector says where that is, in a process of its own below the worker."""
+    """Rewind to the sixth second and a half: the connector computes the offset, in a process of its own below the
+    worker.
+    """
     await mesh.lifecycle("StopConnector", name)
     back = ("offsets", "rewind", name, "--to", "1970-01-01T00:00:05.5Z", "-o", "json")
     code, told, said = await herd(mesh, *back, "--dry-run")
@@ -130,10 +134,10 @@ async def _rewound(mesh: Mesh, name: str, out: str, pids: Path) -> None:
 
 
 @pytest.mark.skipif(not SOAKING, reason="a mesh of its own with two workers: make soak ARGS=herder")
-async def test_tasks_run_where_the_transformation_is(
+async def test_tasks_run_on_the_worker_that_has_the_transformation(
     kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two real workers one is started again when the plugin is there."""
+    """One of two real workers is restarted when the plugin is there."""
     plugins = tmp_path / "plugins"
     plugins.mkdir()
     monkeypatch.setenv("HERDMESH_PLUGIN_PATH", str(plugins))

@@ -1,4 +1,4 @@
-"""What the herder has its workers answer, on a real mesh: a plan that comes true, offsets to begin from, loggers."""
+"""Commands of the herder to its workers, on a real mesh: a plan that comes true, initial offsets, loggers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_source_is_planned_and_begins_at_its_initial_offset(
     assert [step.action for step in planned.steps] == [messages.PLAN_ACTION_RESTART, messages.PLAN_ACTION_KEEP]
 
 
-async def test_a_level_for_the_cluster_is_in_force_on_every_worker(mesh: Mesh) -> None:
+async def test_a_log_level_of_the_cluster_is_in_force_on_every_worker(mesh: Mesh) -> None:
     told = await mesh.client.call(lambda stub: stub.ListWorkers, admin.ListWorkersRequest())
     workers = {worker.worker_id for worker in told.workers}
     request = admin.SetLoggersRequest(logger="herdmesh.test.e2e", level="debug")

@@ -27,7 +27,7 @@ def _moved(shown: Json) -> list[int]:
 
 
 async def _rates(mesh: Mesh, name: str, length_s: float) -> list[float]:
-    """Records per second of each task, between two moments in which each has just told."""
+    """Records per second of each task, between two progress reports."""
 
     async def told() -> tuple[float, list[int]]:
         before = sum(_moved(mesh.board.connectors[name]))
@@ -48,10 +48,10 @@ def _produce(bootstrap: str, topic: str, partition: int, count: int) -> None:
 
 
 async def test_tasks_on_two_workers_share_the_limit(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """Three tasks, and only one has records: it takes what the limit is, not a third. Then all have some (soak)."""
+    """Three tasks, and only one has records: it uses the whole limit, not a third. Then all have some (soak)."""
     topic = mesh.create_topic(tmp_topic(), partitions=3)
     name, length_s = f"out-{topic}", soak_or(2, 10)
-    await asyncio.to_thread(_produce, mesh.bootstrap, topic, 0, LIMIT * (length_s + 40))  # more than it gets to
+    await asyncio.to_thread(_produce, mesh.bootstrap, topic, 0, LIMIT * (length_s + 40))  # more than it can read
     config = {
         "connector.class": "FileStreamSink",
         "tasks.max": "3",
@@ -67,7 +67,9 @@ async def test_tasks_on_two_workers_share_the_limit(mesh: Mesh, tmp_path: Path, 
     assert len({task["worker_id"] for task in shown["tasks"]}) == 2, "or the test shows nothing"
     hot = owner(topic, 0, 3)
     await mesh.until(name, lambda one: _moved(one)[hot] >= LIMIT * 2, "on its way")
-    if not SOAKING:  # a busy machine has stretches in which it moves less: a third of the limit, and none, are found
+    if (
+        not SOAKING
+    ):  # a busy machine has stretches in which it moves less: the test still finds a third of the limit, and none
         stretches: list[list[float]] = []
         while not (stretches and stretches[-1][hot] > LIMIT / 2):
             assert len(stretches) < TRIES_MAX, stretches

@@ -1,4 +1,4 @@
-"""A task that fails comes back by itself, and everybody can see how far it is: over the real mesh."""
+"""Automatic restarts of a failing task, visible to users: over the real mesh."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ async def statuses_of(mesh: Mesh, name: str) -> AsyncGenerator[list[status_pb2.S
 
 
 def told(status: status_pb2.Status) -> tuple[str, str]:
-    """State, and what RESTARTING says."""
+    """State, and the message of the condition RESTARTING."""
     message = next((one.message for one in status.conditions if one.type == "RESTARTING"), "")
     return common.RunState.Name(status.state).removeprefix("RUN_STATE_"), message
 
 
 def foreign_member(mesh: Mesh, group: str, topic: str) -> Consumer:
-    """Somebody who consumes with the sink's group: its task fails (RETRIABLE) for as long as he does."""
+    """A foreign consumer in the sink's group: the task fails (RETRIABLE) for as long as it is there."""
     consumer = Consumer({"bootstrap.servers": mesh.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     deadline_s = time.monotonic() + 60
@@ -65,7 +65,7 @@ def foreign_member(mesh: Mesh, group: str, topic: str) -> Consumer:
 
 
 async def _counted_on_a_page(mesh: Mesh, name: str) -> None:
-    """One worker's page has the task, with all that it did; and none has it once the connector is gone."""
+    """One worker's page has the task, with all its counters; and none has it once the connector is deleted."""
     reads = "kafka_connect_sink_task_metrics_sink_record_read_total"
     found = await until_pages(mesh, name, lambda pages: pages.get(reads) == [50.0], "all records on one page")
     assert found["kafka_connect_connector_task_metrics_status running"] == [1.0]
@@ -75,7 +75,7 @@ async def _counted_on_a_page(mesh: Mesh, name: str) -> None:
     await until_pages(mesh, name, lambda pages: not pages, "off all pages")
 
 
-async def test_a_task_that_fails_three_times_and_then_runs(
+async def test_a_task_that_fails_three_times_is_restarted_and_then_runs(
     mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
 ) -> None:
     topic = mesh.create_topic(tmp_topic(), partitions=1)

@@ -1,6 +1,6 @@
 """Two releases in one mesh, as in every rolling upgrade: nothing raises, and no task restarts.
 
-The newer release is this tree with contracts that have more, and with services that use it (`tests.support.
+The newer release is this tree with additional contract members, and with services that use them (`tests.support.
 newer_release`). Both tasks of a connector run all the time, one on a worker of each release; the herder is of the older
 release, then of the newer one, then of the older one again, which is a downgrade.
 """
@@ -87,7 +87,7 @@ async def test_no_task_restarts_while_releases_are_mixed(
 
 
 async def _adopted(mesh: Mesh, name: str, lives: set[tuple[Any, ...]]) -> None:
-    """The new leader starts nothing, and everything runs on in the process it ran in."""
+    """Check that the new leader starts nothing, and that every task continues in its process."""
     async with asyncio.timeout(30):
         while True:
             shown = await mesh.get(name)
@@ -127,7 +127,7 @@ def _both_run(connector: views.Json) -> bool:
 
 
 def _ran_since(connector: views.Json, before: views.Json) -> bool:
-    """The progress shown is that of later runs."""
+    """Whether the displayed progress is that of later runs."""
     earlier = {task["id"]: task["progress"]["run_count"] for task in before["tasks"]}
     return all(task["progress"]["run_count"] > earlier[task["id"]] for task in connector["tasks"])
 

@@ -1,4 +1,6 @@
-"""What a config refers to is known to the run alone: no topic, no log, no answer and no metrics page ever shows it."""
+"""Secrets behind a config's references, known to the run alone: no topic, log, answer or metrics page ever shows
+them.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,9 @@ WRITTEN = "http://ann:Kq7-written-password@127.0.0.1:1"
 
 
 def _config(tmp_path: Path, topic: str) -> dict[str, str]:
-    """A sink that needs all three to work: its folder, what it adds to records, and a limit that is brought within
-    librdkafka's bounds, which is a warning that tells the value."""
+    """A sink that needs all three to work: its folder, the field it adds to records, and a limit that is moved within
+    librdkafka's bounds, which is a warning that contains the value.
+    """
     file = tmp_path / "secrets.properties"
     file.write_text(f"folder={FOLDER}\npassword={PASSWORD}\nnumber={NUMBER}\n")
     return {
@@ -62,7 +65,7 @@ def _config(tmp_path: Path, topic: str) -> dict[str, str]:
     }
 
 
-async def test_a_secret_is_nowhere_but_where_the_connector_puts_it(
+async def test_a_secret_appears_only_where_the_connector_puts_it(
     mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
 ) -> None:
     """It runs, fails with the secret in its error, is described, planned and validated; then everything is searched."""
@@ -107,16 +110,17 @@ async def test_a_secret_is_nowhere_but_where_the_connector_puts_it(
     shown = [(secret, where) for where, text in texts.items() for secret in SECRETS if secret in text]
     assert shown == []
     assert "Invalid value http://ann:***@127.0.0.1:1 for configuration errors.retry" in texts["plan"]
-    # The config itself is kept and given back as it was written, in the connector's and in its tasks'.
+    # The config itself is kept and returned as it was written, in the connector's and in its tasks'.
     as_written = {"update", "get", "list", "watch", "snapshot", f"topic {_env(mesh, 'CONFIG')}"}
     assert {where for where, text in texts.items() if "Kq7-written" in text} == as_written
 
 
-async def test_a_new_value_reaches_the_task_that_was_given_the_old_one_and_no_other(
+async def test_a_changed_secret_reaches_the_task_that_used_the_old_value_and_no_other(
     mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
 ) -> None:
-    """The workers look files up again each second. The task goes on in another run: RUNNING all the time, restarted by
-    nobody, no record lost or doubled."""
+    """The workers resolve files again each second. The task continues in another run: RUNNING all the time, without a
+    restart, no record lost or duplicated.
+    """
     topic = mesh.create_topic(tmp_topic(), partitions=1)
     (tmp_path / FOLDER).mkdir()
     config = {**_config(tmp_path, topic), "herdmesh.trigger": "continuous"}
@@ -150,7 +154,7 @@ async def test_a_new_value_reaches_the_task_that_was_given_the_old_one_and_no_ot
 
 
 async def _heals_once_the_file_is_back(mesh: Mesh, name: str, secrets: Path) -> None:
-    """A start that meets no file FAILED for a reason that no restart policy tries again; nobody asks for another."""
+    """A start without the file FAILED for a reason that no restart policy retries; no user requests a restart."""
     away = await asyncio.to_thread(secrets.rename, secrets.with_name("away"))
     request = lifecycle.RestartTaskRequest(name=name, task=0)
     await mesh.client.call(lambda stub: stub.RestartTask, request)
@@ -161,7 +165,7 @@ async def _heals_once_the_file_is_back(mesh: Mesh, name: str, secrets: Path) -> 
 
 
 async def _answers(mesh: Mesh, name: str, config: dict[str, str]) -> AsyncIterator[tuple[str, Message]]:
-    """What every service says of the connector, and of a config of it that cannot be used."""
+    """The answers of every service about the connector, and about an invalid config of it."""
     bad = {"name": name, **config, "errors.retry.timeout": config["transforms.add.static.value"]}
     bad["errors.retry.delay.max.ms"] = WRITTEN
     of_herder: dict[str, tuple[str, Message]] = {
@@ -216,7 +220,7 @@ def _env(mesh: Mesh, kind: str) -> str:
 
 
 def _topics(mesh: Mesh, dead_letters: str) -> dict[str, str]:
-    """Every byte of the mesh's topics, of a dead letter queue and of Kafka's offsets, what was aborted too."""
+    """Every byte of the mesh's topics, of a dead letter queue and of Kafka's offsets, aborted records included."""
     configs = _env(mesh, "CONFIG")
     names = [configs, f"{configs}-audit", _env(mesh, "STATUS"), _env(mesh, "OFFSET"), dead_letters]
     names.append("__consumer_offsets")

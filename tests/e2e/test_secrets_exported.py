@@ -1,5 +1,6 @@
-"""What a config refers to is in no trace and no metric that is exported, nor in the log of a run that fails with it
-while it is traced. (Topics, answers and pages: `test_secrets`.)"""
+"""Secrets behind a config's references in exported traces and metrics, and in the log of a traced run that fails with
+one: none appears. (Topics, answers and pages: `test_secrets`.)
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def _with_field(field: str) -> bytes:
 
 
 def _config(folder: Path, bootstrap: str, topic: str) -> list[str]:
-    """The files of `herd run`: the sample's worker that looks secrets up, and a sink that needs all three to work."""
+    """The files of `herd run`: the sample's worker with a config provider, and a sink that needs all three secrets to
+    work.
+    """
     worker, *_ = write_samples(folder, bootstrap, topic)
     (folder / worker).write_text((folder / worker).read_text() + PROVIDERS)
     secrets = folder / "secrets.properties"

@@ -1,4 +1,4 @@
-"""`SparkStreamSource` in a whole mesh, by `herd apply`: Kafka's records and numbers that Spark makes up go into topics
+"""`SparkStreamSource` in a whole mesh, by `herd apply`: Kafka's records and numbers that Spark generates go into topics
 while runs and workers are killed, and each is there once. Only in the soak: a Spark that has a jar for Kafka is 490 MB.
 """
 
@@ -37,13 +37,13 @@ pytestmark = [
 
 PARTITIONS = 4
 RECORDS = 200_000
-"""In the first topic when reading begins."""
+"""Records in the first topic when reading begins."""
 MORE = 20_000
-"""Written for each kill."""
+"""Records written for each kill."""
 _STAGE_S = 180.0
 
 
-async def test_streams_come_once_through_a_mesh_that_is_killed(
+async def test_spark_streams_are_exactly_once_while_the_mesh_is_killed(
     kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(task_session.JARS_VARIABLE, ",".join(ensure_jars("spark-kafka").split(":")))
@@ -99,8 +99,9 @@ async def _apply(mesh: Mesh, folder: Path, name: str, config: dict[str, str]) ->
 
 
 async def _kill(mesh: Mesh, what: str) -> int:
-    """kill -9 of every run that a worker has now, or of the worker of the stream; how many processes that were. Both
-    connectors' tasks may be on one worker."""
+    """kill -9 of every run that a worker has now, or of the worker of the stream; returns how many processes that were.
+    Both connectors' tasks may be on one worker.
+    """
     shown = await mesh.get("clicks")
     worker = mesh.service_at(shown["tasks"][0]["worker_id"])
     if what == "worker":
@@ -116,7 +117,7 @@ async def _kill(mesh: Mesh, what: str) -> int:
 
 
 async def _until_there(mesh: Mesh, topic: str, records: int) -> None:
-    """Until readers of committed records have so many."""
+    """Wait until readers of committed records have so many."""
     deadline_s = time.monotonic() + _STAGE_S
     while (found := await asyncio.to_thread(_count, mesh.bootstrap, topic, records)) < records:
         assert time.monotonic() < deadline_s, f"{found} of {records} in {topic} after {_STAGE_S:g} s"
@@ -124,7 +125,7 @@ async def _until_there(mesh: Mesh, topic: str, records: int) -> None:
 
 
 def _count(bootstrap: str, topic: str, at_least: int = 0) -> int:
-    """Counted only when there may be so many: the ends of partitions count markers too."""
+    """Count the records, only when there may be so many: the ends of partitions count markers too."""
     kafka = Kafka(bootstrap)
     partitions = kafka.partition_count(topic)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looks"})
@@ -136,7 +137,7 @@ def _count(bootstrap: str, topic: str, at_least: int = 0) -> int:
 
 
 def _records_per_s(bootstrap: str, topic: str) -> float:
-    """From the first record's time to the last one's, without the start of Spark."""
+    """Rate from the first record's time to the last one's, without the start of Spark."""
     times: list[Any] = [one.timestamp()[1] for one in Kafka(bootstrap).messages(topic, PARTITIONS)]
     return (len(times) - 1) / max(1, max(times) - min(times)) * 1_000
 

@@ -1,5 +1,6 @@
 """`herd run` with Connect's own sample files: lines flow from file to topic to file, through a kill -9, and over a
-listener that asks for a login."""
+listener that requires a login.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ KEY = b'["local-file-source",{"filename":"test.txt"}]'
 
 
 async def _names(address: str, *, add: bool = False) -> list[str]:
-    """The connectors, over the same API as a mesh's; `add` makes one that stays paused."""
+    """The connectors, over the same API as a mesh's; `add` creates one that stays paused."""
     async with connect(address) as channel:
         question = health_pb2.HealthCheckRequest(service="herdmesh.api.herder.v1.ConnectorService")
         stub: Any = health_pb2_grpc.HealthStub(channel)  # its generated stub declares no methods
@@ -54,7 +55,9 @@ async def _names(address: str, *, add: bool = False) -> list[str]:
 
 
 def _log_in(guarded: GuardedBroker, topic: str, worker: Path) -> None:
-    """Have the worker file name the listener that asks for a login, and a user who may do what its connectors need."""
+    """Put the listener that requires a login into the worker file, with a user that has the rights its connectors
+    need.
+    """
 
     async def grant(user: str) -> None:
         await guarded.allow(user, f"topic:{topic}", "READ", "WRITE", "CREATE")
@@ -99,7 +102,9 @@ def _upwards(exported: Collector, trace: str) -> list[str]:
 
 
 def _every_line_says_whose_it_is(log: Path) -> None:
-    whole, _, _ = log.read_bytes().rpartition(b"\n")  # what outlives the kill for a moment may be writing another
+    whole, _, _ = log.read_bytes().rpartition(
+        b"\n"
+    )  # a process that outlives the kill for a moment may be writing another
     lines = [msgspec.json.decode(line) for line in whole.splitlines() if line.startswith(b"{")]
     begun = {one["unit"] for one in lines if one["event"].endswith(" begins")}
     assert begun == {f"[{SOURCE}|task-0]", f"[{SINK}|task-0]"}
@@ -108,7 +113,7 @@ def _every_line_says_whose_it_is(log: Path) -> None:
     assert not [line for line in log.read_text().splitlines() if line.startswith("%")], "librdkafka's own form"
 
 
-def test_connects_samples_run_and_go_on_after_a_kill(
+def test_connects_samples_run_and_continue_after_a_kill(
     guarded: GuardedBroker, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = tmp_topic()
@@ -138,7 +143,7 @@ def test_connects_samples_run_and_go_on_after_a_kill(
     more = [*files, "later.json"]
     with herd_run(tmp_path, more, HERDMESH_LINGER_MS="100", HERDMESH_WARM_RUNS_MAX="0") as second:
         second.until_running(SOURCE, SINK)
-        with herd_run(tmp_path, files[:1]) as third:  # it starts while the second is looked at
+        with herd_run(tmp_path, files[:1]) as third:  # it starts while the second is being checked
             later = {"event": "connector", "name": LATER["name"], "state": "PAUSED", "tasks": list[str]()}
             second.until("paused, as its file says", lambda said: later in said)
             lines = until_lines(sink, 300)
@@ -147,7 +152,7 @@ def test_connects_samples_run_and_go_on_after_a_kill(
             third.until("said to be refused", lambda said: bool(said))  # it may have ended before that was read here
             (refused,) = third.said
             assert "connect.offsets is in use by another process" in refused["error"]["message"]
-        # By now both are idle: whoever looks for new records logs in too.
+        # By now both are idle: the watch for new records logs in too.
         with source.open("a") as more:
             more.writelines(f"line {number}\n" for number in range(300, 310))
         while "line 309" not in lines:
@@ -157,5 +162,5 @@ def test_connects_samples_run_and_go_on_after_a_kill(
     assert sorted(set(lines)) == sorted(f"line {number}" for number in range(310)), "nothing is lost"
     stored = offsets_file.decode(offsets.read_bytes())
     assert stored == {KEY: b'{"position":%d}' % source.stat().st_size}
-    # It went on from the file: the second run did not begin anew.
+    # It continued from the file's offset: the second run did not begin from the start.
     assert len(lines) < 600

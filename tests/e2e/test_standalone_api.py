@@ -1,7 +1,7 @@
-"""The API of one `herd run` process with Connect's own sample files, over gRPC and with the commands of `herd`: what
-its connectors are and do, each answer with what comes of it. What can be asked besides: test_standalone_questions.py.
+"""The API of one `herd run` process with Connect's own sample files, over gRPC and with the commands of `herd`: state
+and changes of its connectors, each answer with its effect. Further requests: test_standalone_questions.py.
 
-The tests of both files share the process and run side by side, but for what concerns the whole of it.
+The tests of both files share the process and run side by side, except those that concern the whole of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def items(reply: Any) -> list[tuple[int | None, str, bool]]:
 
 
 @together
-async def test_what_the_files_made_is_told(api: Api) -> None:
+async def test_connectors_from_the_files_are_listed(api: Api) -> None:
     address, sample = api.run.address, await api.get(SAMPLE_SOURCE)
     written = {"name": SAMPLE_SOURCE, "connector.class": "FileStreamSource", "tasks.max": "1", "file": "test.txt"}
     config = {**written, "topic": sample["config"]["topic"]}
@@ -97,7 +97,7 @@ async def test_a_connector_begins_in_its_initial_state(api: Api, tmp_path: Path,
 
 @together
 async def test_a_changed_config_is_in_force(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
-    """Updated, and patched with a key that goes: the tasks begin anew with it, and what was asked before stays past."""
+    """Updated, and patched with a removed key: the tasks restart with it, and earlier records stay processed."""
     name, files = tmp_topic("snk"), [tmp_path / f"{number}.txt" for number in range(3)]
     topic = await api.produce(tmp_topic(), "zero")
     configs = [sink(file, topic, note="kept as it is") for file in files]
@@ -135,7 +135,7 @@ async def test_a_changed_config_is_in_force(api: Api, tmp_path: Path, tmp_topic:
 
 
 @together
-async def test_pause_keeps_the_task_and_stop_gives_it_up(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
+async def test_pause_keeps_the_task_and_stop_releases_it(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
     """No record moves in either; another sink of the topic shows that there was one to move."""
     name, other = tmp_topic("snk"), tmp_topic("other")
     file, others = tmp_path / "out.txt", tmp_path / "other.txt"
@@ -184,8 +184,10 @@ async def test_pause_keeps_the_task_and_stop_gives_it_up(api: Api, tmp_path: Pat
 
 
 @together
-async def test_restarts_are_of_what_was_asked_for(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
-    """The connector alone, its task alone, both, and what has failed; each tells what it restarts, a retry the same."""
+async def test_a_restart_covers_exactly_the_requested_units(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
+    """The connector alone, its task alone, both, and failed units only; each answer lists the restarted ones, a retry
+    the same.
+    """
     name, folder = tmp_topic("snk"), tmp_path / "folder"
     folder.mkdir()
     topic = await api.produce(tmp_topic(), "one")
@@ -228,7 +230,7 @@ async def test_restarts_are_of_what_was_asked_for(api: Api, tmp_path: Path, tmp_
 
 
 @together
-async def test_what_is_deleted_is_gone_and_its_offsets_stay(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
+async def test_a_deleted_connector_is_gone_and_its_offsets_stay(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
     name, file = tmp_topic("snk"), tmp_path / "out.txt"
     topic = await api.produce(tmp_topic(), "one")
     await api.create(name, sink(file, topic))
@@ -257,8 +259,14 @@ async def test_what_is_deleted_is_gone_and_its_offsets_stay(api: Api, tmp_path: 
 
 
 @together
-async def test_a_watch_tells_what_happens(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
-    herd = ("env", "--default-signal=INT", sys.executable, "-m", "herdmesh.cli")  # who started the tests may ignore it
+async def test_a_watch_reports_every_change(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
+    herd = (
+        "env",
+        "--default-signal=INT",
+        sys.executable,
+        "-m",
+        "herdmesh.cli",
+    )  # the parent of the tests may ignore it
     command = (*herd, "watch", SAMPLE_SINK, *JSON_OUT, "--herder", api.run.address)
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
@@ -294,10 +302,10 @@ async def test_a_watch_tells_what_happens(api: Api, tmp_path: Path, tmp_topic: N
         assert await asyncio.wait_for(process.wait(), WAIT_S) == 130
 
 
-async def test_the_one_worker_drains_and_has_nowhere_to_send_its_work(
+async def test_draining_the_only_worker_keeps_its_work_running(
     standalone: HerdRun, kafka_bootstrap: str, tmp_path: Path, tmp_topic: Names
 ) -> None:
-    """What runs goes on, and what is new waits until the worker takes work again."""
+    """Running units continue, and new ones wait until the worker accepts units again."""
     address, name, file = standalone.address, tmp_topic("snk"), tmp_path / "out.txt"
     async with api_of(standalone, kafka_bootstrap) as api:
         topic = await api.produce(tmp_topic(), "one")
@@ -326,15 +334,17 @@ async def test_the_one_worker_drains_and_has_nowhere_to_send_its_work(
         assert (code, told["state"]) == (0, "CONNECTED")
 
 
-def test_no_operation_was_left_out(request: pytest.FixtureRequest) -> None:
-    """Every one of `ConnectorService` was asked for by the tests of these files."""
+def test_every_operation_of_the_service_was_called(request: pytest.FixtureRequest) -> None:
+    """The tests of these files called each one of `ConnectorService`."""
     if request.config.option.keyword or not {item.path.name for item in request.session.items} >= _FILES:
         pytest.skip("only some of the tests were chosen")
     assert {*METHODS} == Api.called
 
 
-def test_a_signal_to_the_group_ends_it_without_a_trace(standalone: HerdRun) -> None:
-    """As service managers send it: nothing but its own words. The last of these tests, whose process this ends."""
+def test_a_signal_to_the_process_group_ends_it_without_a_trace(standalone: HerdRun) -> None:
+    """As service managers send it: it prints only its own messages. The last of these tests, as it ends their
+    process.
+    """
     log = standalone.folder / "run.log"
     said_before = log.stat().st_size
     standalone.interrupt(signal.SIGTERM)

@@ -1,5 +1,6 @@
-"""What can be asked of one `herd run` process besides what test_standalone_api.py asks, and what it refuses: offsets,
-topics, validation, plans, dead letters, plugins, loggers, history, and the other services it serves."""
+"""Further requests to one `herd run` process, beside test_standalone_api.py, and its refusals: offsets,
+topics, validation, plans, dead letters, plugins, loggers, history, and the other services it serves.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _OFFSET = {"partition_json": '{"kafka_topic":"none","kafka_partition":0}', "offs
 _NOBODY, _SAMPLE = {"name": "nobody"}, {"name": SAMPLE_SINK}
 _NAMELESS = ({"name": ""}, "REQUEST_INVALID")
 _UNKNOWN = (_NOBODY, "CONNECTOR_NOT_FOUND")
-#: What each operation refuses, and why. The others refuse nothing.
+#: Refused requests of each operation, with the reason. The other operations refuse nothing.
 REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "CreateConnector": [
         ({"config": _GOOD}, "CONFIG_INVALID"),
@@ -104,8 +105,8 @@ def at(topic: str, offset: int) -> list[tuple[Any, Any]]:
 
 
 @together
-async def test_what_cannot_be_done_is_refused_with_its_reason(api: Api) -> None:
-    """Also where the caller could be repeating a request that was carried out: one with an id."""
+async def test_impossible_requests_are_refused_with_their_reason(api: Api) -> None:
+    """Also a request with an id, which could be the repetition of an executed one."""
     assert REFUSED.keys() | _NEVER == {*METHODS}
     before = await api.get(SAMPLE_SINK)
     for method, cases in REFUSED.items():
@@ -120,8 +121,8 @@ async def test_what_cannot_be_done_is_refused_with_its_reason(api: Api) -> None:
 
 
 @together
-async def test_a_sources_offsets(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
-    """Initial ones, told, altered and reset: in Connect's file, and by what is read then."""
+async def test_a_sources_offsets_are_read_altered_and_reset(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
+    """Initial ones, read, altered and reset: in Connect's file, and by the records read afterwards."""
     name, topic, file = tmp_topic("src"), await api.produce(tmp_topic()), tmp_path / "in.txt"
     file.write_text("first\nsecond\nthird\n")
     config, partition = source(file, topic), {"filename": str(file)}
@@ -174,8 +175,8 @@ async def test_a_sources_offsets(api: Api, tmp_path: Path, tmp_topic: Names) -> 
 
 
 @together
-async def test_a_sinks_offsets(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
-    """Told, altered, reset and rewound to a time while it is stopped, and by what is read then."""
+async def test_a_sinks_offsets_are_read_altered_reset_and_rewound(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
+    """While it is stopped; checked also by the records read afterwards."""
     name, file = tmp_topic("snk"), tmp_path / "out.txt"
     topic = await api.produce(tmp_topic(), "zero", "one", "two", first_s=YEAR_2026_S)
     await api.create(name, sink(file, topic))
@@ -214,7 +215,7 @@ async def test_a_sinks_offsets(api: Api, tmp_path: Path, tmp_topic: Names) -> No
 
 
 @together
-async def test_topics_in_use_are_told_and_forgotten(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
+async def test_topics_in_use_are_listed_and_reset(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
     name, topic, file = tmp_topic("src"), tmp_topic(), tmp_path / "in.txt"
     file.write_text("first\n")
     await api.create(name, source(file, topic))
@@ -267,7 +268,7 @@ async def test_configs_are_validated_and_planned_without_being_stored(
 
 
 @together
-async def test_dead_letters_are_listed_and_put_back(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
+async def test_dead_letters_are_listed_and_replayed(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
     name, queue, file = tmp_topic("snk"), tmp_topic("dlq"), tmp_path / "out.txt"
     topic = await api.produce(tmp_topic(), '{"id":1}', "{bad", "{worse")
     tolerant = {
@@ -342,8 +343,8 @@ async def test_loggers_of_the_one_worker_are_those_of_the_cluster(api: Api, tmp_
 
 
 @together
-async def test_history_is_told_and_an_earlier_config_restored(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
-    """For as long as the process lives, by the addresses of its stores that it told."""
+async def test_history_is_listed_and_an_earlier_config_restored(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
+    """For as long as the process lives, by the addresses of its stores that it printed."""
     name, config = tmp_topic("snk"), sink(tmp_path / "out.txt", tmp_topic())
     await api.create(name, config, initial_state=common.TARGET_STATE_STOPPED)
     await api.ask("PatchConnector", name=name, patch=properties.to_proto({"note": "new"}))

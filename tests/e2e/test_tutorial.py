@@ -1,4 +1,4 @@
-"""The pages that a newcomer walks through, run as they are printed: files, commands, output, all in one cluster.
+"""The pages for newcomers, run as printed: files, commands, output, all in one cluster.
 
 docs/tutorials/connector.md starts the cluster and stops it; once it runs come docs/quick-start.md and
 docs/how-to/bad-records.md, without their own start and stop. A `sh` block is run once. A `sh` block with a `text` block
@@ -38,7 +38,7 @@ class Block:
     language: str
     text: str
     file: str
-    """What the text before it calls it, of a file."""
+    """Name of a file, from the text before the block."""
 
 
 def blocks(path: Path = TUTORIAL) -> list[Block]:
@@ -75,7 +75,7 @@ def write_files(folder: Path) -> dict[str, str]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """As in an environment with Herdmesh: what is installed goes to a folder of the test's."""
+    """As in an environment with Herdmesh: installed packages go to a folder of the test's."""
     site = folder.parent / "site"
     return {
         **os.environ,
@@ -84,7 +84,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PIP_TARGET": str(site),
         "PIP_NO_DEPS": "1",
         "PIP_NO_INDEX": "1",
-        "PIP_NO_BUILD_ISOLATION": "0",  # as pip reads it: build isolation is off
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip reads this as: build isolation is off
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PYTEST_ADDOPTS": "-p no:cacheprovider",
         "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM),
@@ -133,11 +133,11 @@ def test_the_connector_is_short_and_its_tests_pass_as_printed(tmp_path: Path) ->
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_every_command_prints_what_the_pages_say(tmp_path: Path) -> None:
+def test_every_command_prints_the_output_of_the_pages(tmp_path: Path) -> None:
     folder = tmp_path / "tutorial"
     folder.mkdir()
     write_files(folder)
-    # Not the ports that everybody expects: another mesh may take one between its choice and its use.
+    # Not the usual ports: another mesh may take one between its choice and its use.
     services = ("config-store", "status-store", "herder", "worker-1")
     StackLayout(folder / ".herd").choose_ports(services, PortReservations(), usual=False)
     try:
@@ -145,7 +145,7 @@ def test_every_command_prints_what_the_pages_say(tmp_path: Path) -> None:
         tutorial = [block for block in found if block not in told_above]
         (up,) = [at for at, block in enumerate(tutorial) if "herd up" in block.text]
         run_all(tutorial[: up + 1], folder)
-        for page in IN_A_CLUSTER:  # each deletes its connectors, so that the next one's lists have its own alone
+        for page in IN_A_CLUSTER:  # each deletes its connectors, so that the lists of the next one have its own alone
             run_all(in_a_cluster(page), folder)
         run_all(tutorial[up + 1 :], folder)
     finally:

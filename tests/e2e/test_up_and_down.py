@@ -59,19 +59,20 @@ def _until(holds: Callable[[], object]) -> None:
 
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty temporary folder of all processes that are started; its name is short enough for sockets in it."""
+    """An empty temporary folder for all started processes; its name is short enough for sockets in it."""
     with tempfile.TemporaryDirectory(prefix="u-") as folder:
         monkeypatch.setenv("TMPDIR", folder)
         monkeypatch.setattr("tempfile.tempdir", None)
         yield Path(folder)
 
 
-async def test_a_second_up_continues_where_a_killed_one_was(
+async def test_a_second_up_continues_after_a_killed_supervisor(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first supervisor dies by kill -9 and leaves its services behind; the second ends them and goes on, with all
-    replicas. Commands in the folder find whoever leads and writes. A worker that is killed is started again. At the end
-    no process and no temporary file is left."""
+    """The first supervisor dies by kill -9 and leaves its services behind; the second ends them and continues, with all
+    replicas. Commands in the folder find the current leader and writers. A killed worker is started again. At the end
+    no process and no temporary file is left.
+    """
     monkeypatch.chdir(tmp_path)
     config = tmp_path / "sink.json"
     config.write_text(json.dumps({"name": "kept", "config": parquet_sink("nowhere-yet", tmp_path / "out", tasks=1)}))

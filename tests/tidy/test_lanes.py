@@ -87,7 +87,7 @@ _FILES = {
     "tests/faults/test_kills.py": ("kills", "", ""),
     "tests/test_limit.py": ("limit", "@pytest.mark.timed", ""),
     "parts/test_jobs.py": ("jobs", "@pytest.mark.spark", ""),
-    "parts/test_tables.py": ("tables", "", "postgres"),
+    "parts/test_the_postgres_source_page_runs_as_printed.py": ("tables", "", "postgres"),
     "parts/test_topics.py": ("topics", "", "kafka"),
     "parts/test_hung.py": ("hung", "@pytest.mark.own_broker", ""),
     "parts/test_login.py": ("login", "", "guarded"),

@@ -29,7 +29,7 @@ single rules are in `test_rules`.
 | testSnapshotCannotMutateInternalState | test_copies_are_independent |
 | testWritePrivileges | ours are epochs and the writer's fence: |
 | | `test_writes` test_writes_that_only_the_leader_may_do, |
-| | `tests/contract/test_topicstore.py` test_a_fenced_writer_applies_nothing_and_comes_back_when_allowed |
+| | `tests/contract/test_topicstore.py` test_a_fenced_writer_applies_nothing_and_returns_when_allowed |
 | testStartStop | `test_settings` (topic settings); creating the topic is the topic store's |
 | testExceptionOnStartWhenConfigTopicHasMultiplePartitions | the topic store's: TopicMisconfigured |
 | testPutConnectorConfigProducerError | the topic store's: its errors say whether a write was applied |

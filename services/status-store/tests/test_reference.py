@@ -13,10 +13,10 @@ other file.
 | 1 | an existing topic's partitions | suite test_a_topic_with_another_number_of_partitions_is_refused |
 | 1 | producer: acks=all, no idempotence, one in flight, retries by the store | not ours: transactions (docs/design/stores.md, section 2) |
 | 1 | consumer: earliest, all partitions, not read_committed | not ours: read_committed, which Java must use beside us |
-| 1 | writes are asynchronous, never awaited, visible once read back | suite test_a_write_is_answered_from_the_state_it_made |
+| 1 | writes are asynchronous, never awaited, visible once read back | suite test_a_write_is_answered_from_the_state_it_created |
 | 1 | start() reads to the end | suite test_a_replica_that_starts_late_folds_to_the_same_state |
 | 1 | flush() | not ours: every answered write is durable and read back; see StatusWriteService's comment |
-| 1 | stop() is bounded | suite test_close_releases_everyone |
+| 1 | stop() is bounded | suite test_close_releases_every_caller |
 | 2 | the three keys and values, byte for byte | golden test_our_encoding_equals_the_bytes_of_java |
 | 2 | DESTROYED is written as a tombstone | writes test_a_batch_is_decided_in_order |
 | 3 | an entry with a null value exists once something is written | not ours: a status exists once it is read back |
@@ -56,7 +56,7 @@ other file.
 | 6.1 | removed with their connector | tasksets test_deletion_clears_statuses_and_topics_in_one_write |
 | 7 | the memory store has no generations and no safety checks | not ours: the same rules over a topic in memory |
 | 8 | misconfigurationOfStatusBackingStore | here test_the_topic_must_be_named |
-| 8 | putConnectorState | suite test_a_write_is_answered_from_the_state_it_made |
+| 8 | putConnectorState | suite test_a_write_is_answered_from_the_state_it_created |
 | 8 | putConnectorStateRetriableFailure | here test_put_connector_state_retriable_failure |
 | 8 | putConnectorStateNonRetriableFailure | here test_put_connector_state_non_retriable_failure |
 | 8 | putSafeConnectorIgnoresStaleStatus | writes test_put_safe_connector_ignores_stale_status |
