@@ -25,7 +25,7 @@ def workers_temporary() -> Iterator[Path]:
 async def shared_mesh(
     kafka: Broker, tmp_path_factory: pytest.TempPathFactory, workers_temporary: Path
 ) -> AsyncIterator[Mesh]:
-    """The mesh of the session. Tests take `mesh`, which is this one in good health."""
+    """The mesh of the session. Tests use `mesh`, which is this one in good health."""
     env = {"TMPDIR": str(workers_temporary)}
     async with running_mesh(tmp_path_factory.mktemp("mesh"), kafka, ends_by_force=True, worker_env=env) as running:
         yield running
@@ -33,8 +33,9 @@ async def shared_mesh(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def mesh(shared_mesh: Mesh, tmp_path: Path) -> AsyncIterator[Mesh]:
-    """The shared mesh with every service serving and every worker ready for tasks; connectors made by the test are
-    deleted afterwards."""
+    """The shared mesh with every service serving and every worker ready for tasks; connectors created by the test are
+    deleted afterwards.
+    """
     await shared_mesh.until_serving()
     await shared_mesh.until_workers()
     before = set(shared_mesh.board.connectors)
@@ -43,5 +44,5 @@ async def mesh(shared_mesh: Mesh, tmp_path: Path) -> AsyncIterator[Mesh]:
         try:
             await shared_mesh.delete(name)
         except CommandError as error:
-            if error.reason != "CONNECTOR_NOT_FOUND":  # the test deleted it, and the board was not told yet
+            if error.reason != "CONNECTOR_NOT_FOUND":  # the test deleted it, and the board has not got the event yet
                 raise

@@ -1,9 +1,9 @@
-"""`python -m tests.exactly_once`: one run with a seed and a size of one's own.
+"""Command `python -m tests.exactly_once`: one run with a chosen seed and size.
 
     python -m tests.exactly_once --seed 7 --records 1000000
 
-Exit code 1 when a record was lost or doubled, or when a twin has none again; then the folder with the logs of every
-process stays, and its path is printed.
+Exit code 1 when a record was lost or duplicated, or when a twin has no duplicate; then the folder with the logs of
+every process stays, and its path is printed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Holding runs between a write and its commit, so that a kill there is no matter of luck.
+"""Failpoints that hold runs between a write and its commit, so that a kill there does not depend on luck.
 
-Owns the failpoints of a run's mesh (`herdmesh.failpoints`, `hold`): a held run goes no further, while its client sends
-what is queued. Invariant: what is held lives until `end` is called or it is killed otherwise; nothing is let go.
+Owns the failpoints of a run's mesh (`herdmesh.failpoints`, `hold`): a held run does not continue, while its client
+sends queued records. Invariant: a held run lives until `end` is called or it is killed otherwise; none is resumed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from tests.support.mesh import Mesh
 
 
 class Holds:
-    """Of all runs that begin after this was made: each connector's point, once, then once more after each `again`."""
+    """Failpoints of all runs that begin after this was created: each connector's point, once, then once more after each
+    `again`.
+    """
 
     def __init__(self, mesh: Mesh, points: Mapping[str, str]) -> None:
         environment = mesh.stack.settings.worker_env
@@ -27,7 +29,7 @@ class Holds:
         armed.write_text("".join(f"{connector}/{point}=hold\n" for connector, point in points.items()))
 
     def again(self) -> None:
-        """Hold the next that comes to its point, of each connector."""
+        """Hold the next run that reaches its point, of each connector."""
         self._log.unlink(missing_ok=True)
 
     def held(self) -> set[str]:
@@ -35,8 +37,9 @@ class Holds:
         return {connector for _, connector in self._hits()}
 
     def end(self) -> None:
-        """Kill the runs that are held. Called again and again, because two runs of a connector may come to their point
-        at the same time, and one of them be told of only after the first call."""
+        """Kill the held runs. Called repeatedly, because two runs of a connector may reach their point
+        at the same time, and one of them be reported only after the first call.
+        """
         for pid in {pid for pid, _ in self._hits()} - self._ended:
             self._ended.add(pid)
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,6 +1,6 @@
-"""Five ways of data through one mesh, each exactly once. Beside each is a twin that is not (`twins`).
+"""Five paths of data through one mesh, each exactly once. Beside each is a twin that is not (`twins`).
 
-Owns the configs, the three origins (a file, a table, a topic) and the growing of them, and how far each path is. Judges
+Owns the configs, the three origins (a file, a table, a topic) and their growth, and the progress of each path. Judges
 nothing (`truth` does).
 
     file-to-topic       FileStreamSource               origin.txt          -> topic lines
@@ -26,13 +26,13 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from tests.support.mesh import Mesh, parquet_sink
 
 INPUT = "orders"
-#: What is written by a source, by its path.
+#: Output topics of the sources, by path.
 OUTPUTS = {"file-to-topic": "lines", "postgres-to-topic": "db-origin", "topic-to-topic": f"eu.{INPUT}"}
-#: What their twins write, of the same data.
+#: Output topics of their twins, for the same data.
 TWIN_OUTPUTS = {"file-to-topic": "lines-twin", "postgres-to-topic": "twin-origin", "topic-to-topic": f"twin.{INPUT}"}
 SINKS = ("topic-to-postgres", "topic-to-parquet")
 PATHS = (*OUTPUTS, *SINKS)
-#: Where a run is held for an aimed kill: what it has written is there, and that it has is not committed.
+#: Where a run is held for an aimed kill: its output is written, and the commit is not done.
 POINTS = dict.fromkeys(PATHS, "after-write") | {"topic-to-postgres": "after-target-commit"}
 _OF_PATHS = {"file-to-topic": 2, "postgres-to-topic": 2, "topic-to-topic": 4}
 _PARTITIONS = {INPUT: 4, **{of[path]: count for of in (OUTPUTS, TWIN_OUTPUTS) for path, count in _OF_PATHS.items()}}
@@ -46,7 +46,7 @@ _JSON = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter.schemas.enable": "false",
 }
-#: Longer than a broker that was killed may take to serve again (`tests.chaos.harm`).
+#: Longer than a killed broker may take to serve again (`tests.chaos.harm`).
 _FLUSH_S = 300.0
 _TAKEN_AT_ONCE = 10_000
 
@@ -59,7 +59,7 @@ class Row(msgspec.Struct):
 
 
 def configs(mesh: Mesh, folder: Path, dsn: str) -> Mapping[str, dict[str, Any]]:
-    """By connector. Every source asks for what it gets anyway: exactly-once or nothing."""
+    """Configs by connector. Every source requests what it has by default: exactly-once delivery, or an error."""
     required = {"exactly.once.support": "required"}
     return {
         "file-to-topic": {
@@ -121,7 +121,7 @@ class Origins:
                 "bootstrap.servers": mesh.bootstrap,
                 "partitioner": "murmur2_random",
                 "linger.ms": 5,
-                # A broker that is killed makes it send again: only an idempotent producer does that without doubling.
+                # A killed broker makes it send again: only an idempotent producer does that without duplicates.
                 "enable.idempotence": True,
                 "log_level": 0,
             }
@@ -160,7 +160,7 @@ class Origins:
 
 
 class Progress:
-    """How many records of each path have come out so far, for readers of committed ones. Blocks; never for a broker."""
+    """Number of records that readers of committed records can see, by path. Blocks; never for a broker."""
 
     def __init__(self, mesh: Mesh, folder: Path, dsn: str) -> None:
         self._mesh = mesh
@@ -170,7 +170,7 @@ class Progress:
         self._broker = mesh.stack.broker.pid
 
     async def look(self) -> dict[str, int]:
-        """By path."""
+        """Counts by path."""
         return await asyncio.to_thread(self._look)
 
     def _look(self) -> dict[str, int]:
@@ -179,8 +179,9 @@ class Progress:
         return found | {"topic-to-postgres": self._rows(), "topic-to-parquet": self._published()}
 
     def _renew(self) -> None:
-        """Other clients for another broker: they may have forgotten it for good
-        (`herdmesh.kafka.broker_reachability`)."""
+        """Create new clients for a restarted broker: the old ones may have lost it for good
+        (`herdmesh.kafka.broker_reachability`).
+        """
         broker = next(one for one in self._mesh.stack.state.services if one.name == "broker")
         pid = self._mesh.stack.broker.pid
         if pid is not None and pid != self._broker and broker.state == "serving":
@@ -189,8 +190,9 @@ class Progress:
                 tail.renew()
 
     def _rows(self) -> int:
-        """What the ledger says: it moves with the rows, and the topic has nothing but the records from offset 0 on. The
-        twin has rows in it, too, which say nothing."""
+        """Count by the ledger: it moves with the rows, and the topic has nothing but the records from offset 0 on. The
+        twin has rows in it, too, which do not count.
+        """
         made = self._connection.execute("SELECT to_regclass('herdmesh_ledger') IS NOT NULL").fetchone()
         if made is None or not made[0]:
             return 0
@@ -202,7 +204,7 @@ class Progress:
         return row[0]
 
     def _published(self) -> int:
-        """What the names of the files say: `<topic>+<partition>+<first offset>+<last offset>.parquet`."""
+        """Count by the names of the files: `<topic>+<partition>+<first offset>+<last offset>.parquet`."""
         spans = (one.name.removesuffix(".parquet").split("+")[2:4] for one in self._folder.glob(f"{INPUT}+*.parquet"))
         return sum(int(last) - int(first) + 1 for first, last in spans)
 
@@ -230,14 +232,14 @@ class Tail:
         return self._count
 
     def take(self, message: Message) -> None:
-        """One more."""
+        """Count one more."""
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         if topic and partition is not None and offset is not None:
             self._count += 1
             self._positions[topic, partition] = offset + 1
 
     def renew(self) -> None:
-        """Go on with another client."""
+        """Continue with another client."""
         self._consumer.close()
         self._consumer = self._made()
 
@@ -251,7 +253,7 @@ class Tail:
 
 
 def reader(bootstrap: str, *, committed: bool) -> Consumer:
-    """A client that tells of ends, and reads what is committed or all there is."""
+    """A client that reports ends of partitions, and reads committed or all records."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -267,10 +269,10 @@ def reader(bootstrap: str, *, committed: bool) -> Consumer:
 
 
 def id_of(value: bytes) -> int:
-    """That of a record of any of the topics."""
+    """The id of a record of any of the topics."""
     return int(value) if value.isdigit() else msgspec.json.decode(value, type=Row).id
 
 
 def partitions_of(topic: str) -> list[TopicPartition]:
-    """All of them, from their beginnings."""
+    """All partitions, from their beginnings."""
     return [TopicPartition(topic, number, 0) for number in range(_PARTITIONS[topic])]

@@ -1,8 +1,8 @@
-"""The two sinks of the paths as they are without what makes them exactly once: at least once, as any `SinkTask` is
+"""The two sinks of the paths without their exactly-once mechanism: at least once, as any `SinkTask` is
 (guarantee D2). A mesh's workers find them by `install`.
 
-    PlainPostgresSink   `PostgresSink`, whose ledger is not asked where it stands: the group's offsets decide
-    PlainParquetSink    a file for each flush, there before the offsets are committed, and never looked for again
+    PlainPostgresSink   `PostgresSink` whose ledger's offsets are ignored: the group's offsets decide
+    PlainParquetSink    a file for each flush, written before the offsets are committed, and never checked again
 
 Owns no assertion. Not `SparkSink`: its databases have a ledger, too, and its files cost a JVM for each task and a job
 of Spark's for each partition and commit, twice a second in this mesh.
@@ -28,7 +28,7 @@ _parquet: Any = pyarrow.parquet
 
 
 def install(folder: Path) -> None:
-    """Make a folder that, on the path of a process, has it find both."""
+    """Create a folder that, on the path of a process, makes both importable."""
     info = folder / "plain_sinks-0.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plain-sinks\nVersion: 0.0\n")
@@ -49,7 +49,7 @@ class PlainPostgresSink(PostgresSink):
 
 
 class WithoutLedger(PostgresSinkTask):
-    """Writes as it does, and does not say where its ledger stands."""
+    """Writes the ledger as usual, and does not report its offsets."""
 
     def claim(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
         super().claim(partitions)

@@ -1,18 +1,18 @@
 """One run: five exactly-once paths through one mesh, beside each the same at least once, under the same kills.
 
 2 workers, 2 herders, 2 replicas of each store, a broker, and a real PostgreSQL, origin of one path and target of
-another, which is not killed. Owns the order of a run: what to kill is `kills`', the data are `paths`' and `twins`', the
-counting is `truth`'s.
+another, which is not killed. Owns the order of a run: `kills` owns the kills, `paths` and `twins` the data, `truth` the
+counting.
 
-All waits on progress, nothing on time. The origins grow only a little ahead of the slowest path, and get more right
-before each kill, which no path had brought out when it was looked a moment before. Kill k is done when the
+All waits are on progress, none on time. The origins grow only a little ahead of the slowest path, and get more right
+before each kill, so that every path has records left a moment before it. Kill k happens when the
 slowest path has passed (k - 1) / KILLS of its records.
 
 Two kills are *aimed*, the first among them: every path and every twin is held right after its next write (failpoints,
-`hold`), the paths' transactions are seen to be open at the broker, and then a worker is killed, and the runs that are
-held. So each has for certain sent what it must send again, whatever the other kills hit.
+`hold`), the paths' transactions are verified to be open at the broker, and then a worker is killed, with the held
+runs. So each has certainly sent records that it must send again, whatever the other kills hit.
 
-Invariant: a run in which nothing moves for `STALL_S` fails, and says where each path and each connector is.
+Invariant: a run without progress for `STALL_S` fails, and prints the position of each path and each connector.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ _ALL = (*PATHS, *twins.TWINS)
 _POINTS = POINTS | twins.POINTS
 _ROOT = Path(__file__).parents[2]
 STALL_S = 240.0
-#: How far the origins grow ahead of the slowest path, and what each kill alone lets them have: parts of all.
+#: The lead of the origins over the slowest path, and the share that each kill releases: parts of all records.
 _LEAD = 1 / 30
 _OF_A_KILL = 200
 
 
 @dataclass
 class Outcome:
-    """What a run did and found."""
+    """Actions and findings of a run."""
 
     seed: int
     records: int
     kills: Counter[str] = field(default_factory=Counter[str])
     """By role."""
     left: list[int] = field(default_factory=list[int])
-    """Of each kill: records in the origins that the path which was furthest had not brought out yet."""
+    """Of each kill: records in the origins that the fastest path had not written yet."""
     results: Mapping[str, Result] = field(default_factory=dict[str, Result])
     timeline: list[str] = field(default_factory=list[str])
     seconds: float = 0.0
 
     def summary(self) -> str:
-        """For the test's output."""
+        """A summary for the test's output."""
         roles = ", ".join(f"{role} {times}" for role, times in sorted(self.kills.items()))
         lines = [f"{path}: {result}" for path, result in self.results.items()]
         head = f"seed {self.seed}, {self.records} records, {self.kills.total()} kills ({roles}), {self.seconds:.0f} s"
@@ -70,7 +70,7 @@ class Outcome:
 
 
 class _Run:
-    """A run under way."""
+    """A run in progress."""
 
     def __init__(self, mesh: Mesh, origins: Origins, progress: Progress, holds: Holds, outcome: Outcome) -> None:
         self._mesh = mesh
@@ -80,14 +80,14 @@ class _Run:
         self._outcome = outcome
         self._harm = Harm(mesh)
         self._lead = int(outcome.records * _LEAD)
-        #: Each kill raises it: that kill then has records that were not there before, for every path.
+        #: Each kill raises it: that kill then has new records for every path.
         self._grown_max = outcome.records - KILLS * (outcome.records // _OF_A_KILL)
         self._seen: dict[str, int] = {}
         self._moved_s = time.monotonic()
         outcome.timeline = self._harm.timeline
 
     async def drive(self) -> None:
-        """All data through, and all kills."""
+        """Move all data through, with all kills."""
         records = self._outcome.records
         for number, (role, fault) in enumerate(kills(self._outcome.seed)):
             await self._until(number * records // KILLS)
@@ -107,12 +107,12 @@ class _Run:
             self._raise_if_stalled()
             await asyncio.sleep(0.25)
         seen = await self._look()
-        if role != AIMED:  # it has given them more already, and they are held
+        if role != AIMED:  # an aimed kill has released records already, and the runs are held
             await self._give_more()
         left = self._origins.grown - max(seen.values())
         before = self._harm.count
         await self._harm.do(fault)
-        while self._harm.count == before:  # it has gone meanwhile
+        while self._harm.count == before:  # the process ended meanwhile
             await asyncio.sleep(0.25)
             await self._harm.do(fault)
         self._holds.end()
@@ -120,7 +120,7 @@ class _Run:
         self._outcome.left.append(left)
 
     async def _hold_all(self) -> None:
-        """Until each path and each twin has written something that is not committed."""
+        """Wait until each path and each twin has written something that is not committed."""
         await self._give_more()
         while not set(_POINTS) <= self._holds.held():
             self._raise_if_stalled()
@@ -132,12 +132,12 @@ class _Run:
         self._harm.note("all paths and their twins are held between a write and its commit")
 
     async def _give_more(self) -> None:
-        """More for each path, also for one that has brought out all there is."""
+        """Release more records to each path, also to one that has written all there are."""
         self._grown_max += self._outcome.records // _OF_A_KILL
         await asyncio.to_thread(self._origins.grow, min(self._origins.grown + self._lead, self._grown_max))
 
     async def _until(self, count: int) -> None:
-        """Until every path has brought out so many records. Lets the origins grow."""
+        """Wait until every path has written so many records. Lets the origins grow."""
         while min((await self._look()).values()) < count:
             self._holds.end()
             self._raise_if_stalled()
@@ -168,9 +168,9 @@ async def run_exactly_once(folder: Path, seed: int, records: int) -> Outcome:
     print(f"exactly once: seed {seed}, {records} records, logs in {folder / 'stack' / 'logs'}", flush=True)
     begun_s = time.monotonic()
     outcome = Outcome(seed, records)
-    # Nobody kills it, so it need not sync.
+    # It is never killed, so it need not sync.
     postgres = Postgres(folder / "postgres", settings={"fsync": "off"})
-    starting = asyncio.create_task(postgres.start())  # beside the mesh
+    starting = asyncio.create_task(postgres.start())  # in parallel to the mesh
     plugins = folder / "plugins"
     plain_sinks.install(plugins)
     mesh_of = running_mesh(
@@ -209,7 +209,7 @@ async def _through(mesh: Mesh, folder: Path, dsn: str, outcome: Outcome) -> Mapp
     finally:
         progress.close()
         origins.close()
-    # Nobody writes while it is counted, and nobody who woke up late can write after it.
+    # No connector writes during the count, and none that woke up late can write after it.
     await asyncio.gather(*(mesh.lifecycle("StopConnector", name) for name in _ALL))
     await asyncio.gather(
         *(mesh.until(name, lambda one: one["connector"]["state"] == "STOPPED", "STOPPED") for name in _ALL)

@@ -1,10 +1,10 @@
-"""Exactly once, shown: five paths, each under the same ten kill -9 of workers, herders, stores and broker (twenty in
-the soak).
+"""Proof of exactly-once delivery: five paths, each under the same ten kill -9 of workers, herders, stores and broker
+(twenty in the soak).
 
-One run (`tests.exactly_once.run`) makes what all tests here look at. Each test first asserts that the kills double
-records of that path: its twin, the same at least once, lost none and has some again. Then it counts what there is,
-record by record. The seed is fixed, so that a failure in `make test` is one that others can have too;
-`python -m tests.exactly_once` draws a fresh one.
+One run (`tests.exactly_once.run`) produces the data for all tests here. Each test first asserts that the kills
+duplicate records of that path: its twin, the same at least once, lost none and has duplicates. Then it counts the
+output, record by record. The seed is fixed, so that a failure in `make test` can be reproduced by others; `python -m
+tests.exactly_once` draws a fresh one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = [
 
 SEED = 25
 RECORDS = soak_or(100_000, 1_000_000)
-#: What the small run may take, mesh and counting with it.
+#: Time limit of the small run, mesh and counting included.
 GOAL_S = 120
 #: Where tests run, other work has the same cores, and the kills cost as many starts of JVMs and of Pythons: 60 s on one
 #: machine, 502 s with the other lanes in four tenths of its processors' time. So the gate is at six times the goal.
@@ -40,7 +40,7 @@ ROLES = {"worker", AIMED, "leader", "follower", "config-store", "status-store", 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """What the one run did and found."""
+    """Actions and findings of the one run."""
     outcome = asyncio.run(run_exactly_once(tmp_path_factory.mktemp("exactly-once"), SEED, RECORDS))
     print(outcome.summary())
     violations = sum(one.path.lost + one.path.doubled + one.path.foreign for one in outcome.results.values())
@@ -49,14 +49,14 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_each_record_comes_out_once(outcome: Outcome, path: str) -> None:
+def test_each_record_is_delivered_exactly_once(outcome: Outcome, path: str) -> None:
     result = outcome.results[path]
     assert result.twin.doubled > 0, f"these kills show nothing: {outcome.summary()}"
     assert (result.twin.lost, result.twin.foreign) == (0, 0), outcome.summary()
     assert result.path == Count(RECORDS, lost=0, doubled=0, foreign=0), outcome.summary()
 
 
-def test_every_kill_fell_while_every_path_had_work_left(outcome: Outcome) -> None:
+def test_every_kill_happened_while_every_path_had_records_left(outcome: Outcome) -> None:
     assert outcome.kills.total() == KILLS
     assert len(outcome.left) == KILLS
     assert min(outcome.left) > 0
@@ -71,7 +71,7 @@ def test_every_role_was_killed_and_workers_most(outcome: Outcome) -> None:
 
 
 @pytest.mark.skipif(SOAKING, reason="the full size takes as long as it takes")
-def test_the_small_run_is_a_small_part_of_all_tests(
+def test_the_small_run_takes_a_small_part_of_all_tests(
     outcome: Outcome, record_property: Callable[[str, object], None]
 ) -> None:
     record_property("seconds", round(outcome.seconds))

@@ -1,7 +1,7 @@
-"""What came out of each path, counted anew from its beginning when all is over.
+"""Output of each path, counted from its beginning when all is over.
 
-Owns the counting. Every record is counted, never every id: two records with one id are two. Invariant: nothing here
-waits for anything but the ends of topics that nobody writes to any more.
+Owns the counting. Every record is counted, never every id: two records with one id are two. Invariant: the only waits
+here are for the ends of topics that nobody writes to any more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ASK_S = 10.0
 
 @dataclass(frozen=True)
 class Count:
-    """What came out of one connector."""
+    """The output of one connector."""
 
     count: int
     """Records for readers of committed ones; rows."""
@@ -43,7 +43,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Result:
-    """Of one path, and of its twin under the same kills."""
+    """The counts of one path, and of its twin under the same kills."""
 
     path: Count
     twin: Count
@@ -52,14 +52,15 @@ class Result:
         return f"{self.path}; at least once: {self.twin}"
 
     def holds(self, records: int) -> bool:
-        """True when the path has each of so many records once, and the twin shows what for: it has each, and some
-        again."""
+        """True when the path has each of so many records once, and the twin proves the need: it has each, and some
+        duplicates.
+        """
         exact = self.path == Count(records, 0, 0, 0)
         return exact and self.twin.doubled > 0 and self.twin.lost == self.twin.foreign == 0
 
 
 def results(mesh: Mesh, folder: Path, dsn: str, expected: int) -> Mapping[str, Result]:
-    """By path. Blocks."""
+    """Results by path. Blocks."""
     found = {
         path: (_read(mesh.bootstrap, topic), _read(mesh.bootstrap, TWIN_OUTPUTS[path]))
         for path, topic in OUTPUTS.items()
@@ -78,7 +79,7 @@ def open_transaction(mesh: Mesh, topic: str) -> bool:
     """True while the topic has records of a transaction that has not ended. Blocks."""
     committed, uncommitted = reader(mesh.bootstrap, committed=True), reader(mesh.bootstrap, committed=False)
     try:
-        # A client answers the first question of a leader's end with the isolation level it reads with.
+        # A client answers the first request for a leader's end with the isolation level it reads with.
         return any(
             committed.get_watermark_offsets(one, _ASK_S)[1] < uncommitted.get_watermark_offsets(one, _ASK_S)[1]
             for one in partitions_of(topic)

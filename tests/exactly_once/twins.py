@@ -1,13 +1,13 @@
 """The twin of each path: the same data, through the same mesh, under the same kills, at least once.
 
-Owns their configs, where they are held for an aimed kill, and whether all has come out of them. Judges nothing (`truth`
+Owns their configs, their failpoints for an aimed kill, and whether all their output is there. Judges nothing (`truth`
 does).
 
     sources             herdmesh.delivery.guarantee=at_least_once   -> a topic of its own
     topic-to-postgres   PlainPostgresSink (`plain_sinks`)           -> table target_twin, which has no key of any kind
     topic-to-parquet    PlainParquetSink (`plain_sinks`)            -> folder parquet-twin
 
-Invariant: what a twin has twice its path would have had twice, were it not exactly once.
+Invariant: a record that a twin has twice would be twice in its path, were it not exactly once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def twin_of(path: str) -> str:
 
 
 TWINS = tuple(twin_of(path) for path in PATHS)
-#: Where a run is held for an aimed kill: what it has written is there for everybody, and that it has is not committed.
+#: Where a run is held for an aimed kill: its output is visible, and the commit is not done.
 POINTS = {
     **{twin_of(path): "before-offset-commit" for path in OUTPUTS},
     twin_of("topic-to-postgres"): "after-target-commit",
@@ -42,11 +42,11 @@ POINTS = {
 
 
 def configs(paths: Mapping[str, Mapping[str, Any]], folder: Path) -> Mapping[str, dict[str, Any]]:
-    """By connector, made of those of the paths."""
+    """Configs by connector, made of those of the paths."""
     own: Mapping[str, dict[str, Any]] = {
         "file-to-topic": {"topic": TWIN_OUTPUTS["file-to-topic"], **_AT_LEAST_ONCE},
         "postgres-to-topic": {"topic.prefix": "twin-", **_AT_LEAST_ONCE},
-        # a mirror of its own: it writes of both clusters under their names
+        # a mirror of its own: it writes about both clusters under their names
         "topic-to-topic": {"source.cluster.alias": "twin", "target.cluster.alias": "twins", **_AT_LEAST_ONCE},
         "topic-to-postgres": {"connector.class": "PlainPostgresSink", "table.name.format": TARGET},
         "topic-to-parquet": {"connector.class": "PlainParquetSink", "directory": str(folder / FOLDER)},
@@ -55,7 +55,7 @@ def configs(paths: Mapping[str, Mapping[str, Any]], folder: Path) -> Mapping[str
 
 
 async def until_through(mesh: Mesh, records: int, stall_s: float) -> None:
-    """Until every twin has brought out each id below this at least once. No broker is killed meanwhile."""
+    """Wait until every twin has written each id below this at least once. No broker is killed meanwhile."""
     tails = {path: _IdTail(mesh.bootstrap, topic) for path, topic in TWIN_OUTPUTS.items()}
     until_s = time.monotonic() + stall_s
     try:

@@ -1,7 +1,7 @@
-"""A whole mesh under random harm: three minutes of `make chaos`, which takes fifteen (see `tests.chaos.run`); under
-`make soak` as long as that.
+"""A whole mesh under random faults: three minutes of `make chaos`, which takes fifteen (see `tests.chaos.run`); under
+`make soak` the full time.
 
-The seed is fixed, so that a failure in `make test` is one that others can have too; `make chaos` draws a fresh one.
+The seed is fixed, so that a failure in `make test` can be reproduced by others; `make chaos` draws a fresh one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.tally import note
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(soak_or(1_800, 3_600))]
 
 SEED = 5
-#: For how long harm goes on.
+#: Duration of the faults.
 HARM_S = soak_or(180, 900)
 #: The soak, as `make chaos`, holds the mesh to the promise. Where tests run, other work may have the same cores, and a
 #: Spark session that starts in 5 s alone takes 30: there a gate in seconds is three times the promise.

@@ -1,4 +1,6 @@
-"""What chaos draws from a seed: every process is killed, stopped and frozen before any of that comes again."""
+"""The faults that chaos draws from a seed: every process is killed, stopped and frozen before any of that comes
+again.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 from tests.chaos.faults import TARGETS, Way, rounds
 
 SERVICES = ("worker", "leader", "follower", "config-store", "status-store", "broker")
-#: What a worker has, and nobody stops by itself.
+#: Parts of a worker that nobody stops by themselves.
 PARTS = ("jvm", "daemon", "run")
 
 

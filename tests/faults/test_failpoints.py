@@ -1,7 +1,7 @@
 """A run, or a run and its worker's Python, frozen at each dangerous moment and thawed again: each id once.
 
 Four connectors are armed at once, one per failpoint, so that one take-over tests them all. The run stops itself
-(SIGSTOP) exactly at its failpoint; what then happens to it is the test's harm.
+(SIGSTOP) exactly at its failpoint; the test then decides its fate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RECORDS_AFTER = 3_000
 
 @dataclass(frozen=True)
 class Armed:
-    """One connector whose run stands still at one failpoint."""
+    """One connector whose run is stopped at one failpoint."""
 
     name: str
     topic: str
@@ -39,7 +39,7 @@ class Armed:
 
 
 async def _freeze_all(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> list[Armed]:
-    """Start a sink per failpoint, give each work, and wait until all stand still."""
+    """Start a sink per failpoint, give each work, and wait until all are stopped."""
     plans = [(f"sink-{tmp_topic(point)}", tmp_topic(point), tmp_path / point, point) for point in NAMES]
     for _, topic, _, _ in plans:
         mesh.create_topic(topic, partitions=2)
@@ -67,8 +67,10 @@ async def _check(mesh: Mesh, armed: list[Armed]) -> None:
         assert_exact(one.folder, RECORDS_BEFORE + RECORDS_AFTER)
 
 
-async def test_run_frozen_and_thawed(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """The worker lives: the thawed run goes on as if nothing had been."""
+async def test_a_run_frozen_and_thawed_writes_each_record_once(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
+    """The worker lives: the thawed run continues as if nothing had happened."""
     armed = await _freeze_all(mesh, tmp_path, tmp_topic)
     for one in armed:
         mesh.produce(one.topic, range(RECORDS_BEFORE, RECORDS_BEFORE + RECORDS_AFTER))
@@ -77,10 +79,12 @@ async def test_run_frozen_and_thawed(mesh: Mesh, tmp_path: Path, tmp_topic: Call
     await _check(mesh, armed)
 
 
-async def test_run_and_python_frozen_until_taken_over(
+async def test_a_run_frozen_until_its_take_over_publishes_nothing_when_thawed(
     mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
 ) -> None:
-    """The worker's Python freezes too: others take over; thawed, the old owner must publish nothing of its own."""
+    """The worker's Python freezes too: other workers take over; thawed, the old owner must publish nothing of its
+    own.
+    """
     armed = await _freeze_all(mesh, tmp_path, tmp_topic)
     frozen_worker = armed[0].worker_id
     victims = [one for one in armed if one.worker_id == frozen_worker]
@@ -109,7 +113,8 @@ async def test_run_and_python_frozen_until_taken_over(
         mesh.kill(service, signal.SIGCONT)
         for one in victims:
             os.kill(one.pid, signal.SIGCONT)
-    # each old owner meets the fence and ends its run; its process may be reused by Spark, so its end is not waited for
+    # each old owner meets the fence and ends its run; Spark may reuse its process, so the test does not wait for its
+    # end
     await mesh.until_serving([service])
     await asyncio.to_thread(psutil.wait_procs, zombies, 5)
     await _check(mesh, armed)

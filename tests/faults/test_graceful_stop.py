@@ -1,4 +1,4 @@
-"""SIGTERM to a worker at work: everything it holds runs elsewhere before its process is gone, and says so.
+"""SIGTERM to a busy worker: all its units run elsewhere before its process ends, and their statuses show it.
 
 The other roles' clean stops: herder in `test_leadership.py`, stores in `test_replicas.py`.
 """
@@ -33,7 +33,7 @@ STOP_S_MAX = 20.0
 
 
 @pytest.mark.timed
-async def test_a_stopped_worker_hands_over_before_it_leaves(
+async def test_a_stopped_worker_hands_its_units_over_before_it_leaves(
     mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str], record_property: Callable[[str, object], None]
 ) -> None:
     topic = mesh.create_topic(tmp_topic())
@@ -91,18 +91,19 @@ def _task_of(status: status_pb2.Status) -> int | None:
 
 
 async def _stored(mesh: Mesh, name: str) -> list[status_pb2.Status]:
-    """What the status store has of a connector now."""
+    """Current statuses of a connector in the status store."""
     async with connect(mesh.stack.state.status_store) as channel:
         stub = status_read_service_pb2_grpc.StatusReadServiceStub(channel)
         request = status_read_service_pb2.ListStatusesRequest(linearizable=True, connectors=[name])
         return [one for one in (await stub.ListStatuses(request, timeout=20)).statuses if one.connector == name]
 
 
-async def test_workers_that_stop_together_start_nothing_and_dial_no_more(
+async def test_workers_that_stop_together_start_nothing_and_do_not_dial_again(
     mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str], workers_temporary: Path
 ) -> None:
-    """As `herd down` and a rolling SIGTERM stop them: what one had went to the other, which stopped, too; and a worker
-    that had left dialled again, and was given work."""
+    """As `herd down` and a rolling SIGTERM stop them. Once, the units of one went to the other, which was stopping,
+    too; and a worker that had left dialled again, and got units.
+    """
     topic = mesh.create_topic(tmp_topic(), 1)
     names = [f"stop-{number}-{topic}" for number in range(6)]
     config = {"connector.class": "FileStreamSink", "tasks.max": "1", "topics": topic}
@@ -135,7 +136,7 @@ async def test_workers_that_stop_together_start_nothing_and_dial_no_more(
 
 
 def _told(mesh: Mesh) -> list[dict[str, Any]]:
-    """What the herder told workers, oldest first."""
+    """The herder's commands to workers, oldest first."""
     wanted = ("start_unit", "welcome")
     lines = (mesh.stack.layout.logs_dir / "herder.log").read_text(errors="replace").splitlines()
     found = [json.loads(line) for line in lines if line.startswith("{") and any(f'"{one}"' in line for one in wanted)]
@@ -144,7 +145,7 @@ def _told(mesh: Mesh) -> list[dict[str, Any]]:
 
 @asynccontextmanager
 async def _statuses(mesh: Mesh, name: str) -> AsyncGenerator[list[status_pb2.Status]]:
-    """Every status of a connector that the status store tells, in order."""
+    """Every status of a connector that the status store sends, in order."""
     told: list[status_pb2.Status] = []
     listening = asyncio.Event()
 

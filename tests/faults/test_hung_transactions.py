@@ -1,7 +1,8 @@
-"""A broker of its own that lost the marker of a committed transaction, as Kafka does when it dies at the wrong moment
-(ADR 0006): tasks finish the transaction and go on where it said, nothing lost and nothing doubled.
+"""A broker that lost the marker of a committed transaction, as Kafka does when it dies at the wrong moment
+(ADR 0006): tasks finish the transaction and continue at its offsets, nothing lost and nothing duplicated.
 
-The state is made in the broker's files: stopped, the last batch of a partition's log, which is the marker, is cut off.
+The state is created in the broker's files: stopped, the last batch of a partition's log, which is the marker, is cut
+off.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ RECORDS = 20
 
 
 class UnpublishedOnce(FileSinkTask):
-    """Fails between its first commit and its publishing, as a process that dies there."""
+    """Fails between its first commit and its publishing, like a process that dies there."""
 
     failed: ClassVar[bool] = False
 
@@ -65,8 +66,9 @@ class UnpublishedOnce(FileSinkTask):
 
 
 class NotCommitted:
-    """Has the next transaction of offsets fail after they were sent, as when a broker that came back loads its groups
-    once more. Then commits succeed again."""
+    """Makes the next transaction of offsets fail after they were sent, as when a restarted broker loads its groups
+    again. Then commits succeed again.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._restore = monkeypatch.undo
@@ -79,7 +81,7 @@ class NotCommitted:
 
 
 class Lasting:
-    """A sink's run that is there before the broker dies, and after."""
+    """A sink's run that exists before the broker dies, and after."""
 
     def __init__(self, kafka: Kafka, folder: Path) -> None:
         self.folder = folder
@@ -88,7 +90,7 @@ class Lasting:
             {**JSON_VALUES, "topics": LASTING, "directory": str(folder), "value.converter.schemas.enable": "false"},
             worker_config={"offset.flush.interval.ms": "100"},
         )  # fmt: skip
-        # A daemon: in a choice of these tests nobody waits for its end.
+        # A daemon: in a selection of these tests nobody waits for its end.
         self._thread = threading.Thread(target=self._run, name="lasting run", daemon=True)
         self._committed = threading.Event()
         self._error: TaskFailed | None = None
@@ -140,7 +142,7 @@ def source(kafka: Kafka, until: int, name: str = SOURCE, offsets: str = OFFSETS)
 
 
 def abort(kafka: Kafka) -> None:
-    """What a source's run leaves whose commit did not come about."""
+    """Leave the state of a source's run whose commit was not executed."""
     kafka.create_topic(ABORTED_OFFSETS, 1)
     config = {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"test-cluster-{ABORTED}-0"}
     producer = Producer(config)
@@ -154,11 +156,11 @@ def abort(kafka: Kafka) -> None:
 
 @dataclass
 class Hung:
-    """After the broker came back."""
+    """The broker and its clients after its return."""
 
     kafka: Kafka
     folder: Path
-    """Of the sink's files."""
+    """Folder of the sink's files."""
     lasting: Lasting
 
 
@@ -200,11 +202,11 @@ def _committed(kafka: Kafka, group: str, timeout_s: float = 60.0) -> int:
 
 
 def _refusal(kafka: Kafka, group: str) -> int:
-    """Why the group's offsets cannot be read, once the broker has loaded them."""
+    """Error code for the group's offsets, once the broker has loaded them."""
     deadline_s = time.monotonic() + 60
     while True:
         with pytest.raises(KafkaException) as refused:
-            _committed(kafka, group, 1.0)  # the client asks again until then, when the offsets are not stable
+            _committed(kafka, group, 1.0)  # the client retries until then, when the offsets are not stable
         code = refused.value.args[0].code()
         if code not in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
             return code
@@ -217,13 +219,13 @@ def _ids(folder: Path) -> list[int]:
     return sorted(one for path in folder.glob("[!.]*.parquet") for one in untyped.read_table(path)["id"].to_pylist())
 
 
-def test_a_sink_goes_on_from_a_commit_whose_marker_the_broker_lost(
+def test_a_sink_continues_after_a_commit_whose_marker_the_broker_lost(
     hung: Hung, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka, folder = hung.kafka, hung.folder
     assert _refusal(kafka, GROUP) in (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT)
     with closing(Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": GROUP})) as member:
-        # Raises nothing: who does not mind open transactions is told the offsets all the same.
+        # Raises nothing: a client that ignores open transactions gets the offsets all the same.
         group_offsets(member, kafka.admin, GROUP, WAIT_S)
     assert not list(folder.glob("[!.]*.parquet"))
     kafka.produce_ids(TOPIC, range(RECORDS, 2 * RECORDS))
@@ -240,7 +242,7 @@ def _groups(kafka: Kafka) -> list[str]:
     return [group.group_id for group in kafka.admin.list_consumer_groups().result().valid]
 
 
-def test_a_source_goes_on_from_offsets_whose_marker_the_broker_lost(
+def test_a_source_continues_from_offsets_whose_marker_the_broker_lost(
     hung: Hung, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka = hung.kafka
@@ -253,10 +255,10 @@ def test_a_source_goes_on_from_offsets_whose_marker_the_broker_lost(
     assert [one.message for one in caplog.records if "by a commit" in one.message] != []
 
 
-def test_a_source_does_not_believe_offsets_whose_abort_the_broker_lost(
+def test_a_source_ignores_offsets_whose_abort_marker_the_broker_lost(
     hung: Hung, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The records before these offsets were never visible: to commit them now would lose the records."""
+    """The records before these offsets were never visible: committing the offsets now would lose the records."""
     kafka = hung.kafka
     with caplog.at_level(logging.WARNING):
         outcome = run_here(source(kafka, RECORDS, ABORTED, ABORTED_OFFSETS))
@@ -264,10 +266,12 @@ def test_a_source_does_not_believe_offsets_whose_abort_the_broker_lost(
     assert [one.message for one in caplog.records if "by an abort" in one.message] != []
 
 
-def test_a_run_that_outlives_its_broker_does_not_abort_a_commit_whose_marker_the_broker_lost(
+def test_a_run_that_outlives_its_broker_does_not_abort_a_commit_whose_marker_was_lost(
     hung: Hung, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chaos, seed 5: the run's next commit failed, its abort took the one before along, whose file was published."""
+    """Chaos, seed 5: the run's next commit failed, and its abort also aborted the one before, whose file was
+    published.
+    """
     kafka, lasting = hung.kafka, hung.lasting
     NotCommitted(monkeypatch)
     kafka.produce_ids(LASTING, range(RECORDS, 2 * RECORDS))

@@ -1,7 +1,7 @@
-"""kill -9 of every process in turn, and of all at once, under load: nothing lost, nothing doubled.
+"""kill -9 of every process in turn, and of all at once, under load: nothing lost, nothing duplicated.
 
 Each case loads a topic without pause, kills while the sink works, and counts the published Parquet rows: every id once.
-The supervisor of the stack restarts what died, as `herd up` does.
+The supervisor of the stack restarts dead processes, as `herd up` does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def _loaded_sink(mesh: Mesh, topic: str, folder: Path) -> str:
 
 
 async def _working(mesh: Mesh, name: str) -> None:
-    """Both tasks have written something: the harm hits tasks at work."""
+    """Wait until both tasks have written something: the fault hits busy tasks."""
     await mesh.until(
         name,
         lambda one: all(task.get("progress", {}).get("records_out", 0) > 0 for task in one["tasks"]),
@@ -50,7 +50,7 @@ async def _run_case(mesh: Mesh, topic: str, folder: Path, harm: Callable[[str], 
             await _working(mesh, name)
             await harm(name)
             reached = loader.count
-            # the load goes on well past the harm
+            # the load continues well past the fault
             await mesh.until_committed_at_least(name, topic, reached)
             loaded = await asyncio.to_thread(loader.finish)
         await mesh.until_committed(name, topic, timeout_s=90)
@@ -61,7 +61,7 @@ async def _run_case(mesh: Mesh, topic: str, folder: Path, harm: Callable[[str], 
 
 
 @pytest.mark.parametrize("part", ["python", "jvm", "both"])
-async def test_worker(
+async def test_killed_worker_moves_its_own_tasks_and_no_other(
     mesh: Mesh,
     tmp_path: Path,
     tmp_topic: Callable[..., str],
@@ -70,7 +70,8 @@ async def test_worker(
     workers_temporary: Path,
 ) -> None:
     """A worker dies: its tasks run elsewhere within the gate, and no other task is touched. Its temporary files (of
-    Spark, of crashes, sockets) go with it or with its next life."""
+    Spark, of crashes, sockets) are removed with it or with its next life.
+    """
 
     async def harm(name: str) -> None:
         before = await mesh.get(name)
@@ -111,8 +112,10 @@ async def test_worker(
     await mesh.assert_temporary(workers_temporary)
 
 
-async def test_herder(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """The herder dies: it comes back, adopts what runs, and restarts nothing."""
+async def test_killed_herder_adopts_running_tasks_and_restarts_none(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
+    """The herder dies: it comes back, adopts running units, and restarts none."""
 
     async def harm(name: str) -> None:
         before = {task["id"]: task["generation"] for task in (await mesh.get(name))["tasks"]}
@@ -122,7 +125,7 @@ async def test_herder(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str])
         while cluster["leader"]["epoch"] == epoch or cluster["adopted_count"] < len(before):
             await asyncio.sleep(0.1)
             cluster = await mesh.cluster()
-        # asked, not taken from the watch: its last picture may be the dead leader's
+        # read from the herder, not from the watch: its last view may be the dead leader's
         after = await mesh.get(name)
         assert {task["state"] for task in after["tasks"]} == {"RUNNING"}
         assert {task["id"]: task["generation"] for task in after["tasks"]} == before
@@ -135,8 +138,10 @@ async def test_herder(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str])
 
 
 @pytest.mark.parametrize("service", ["config-store", "status-store"])
-async def test_store(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str], service: str) -> None:
-    """A store dies: tasks go on, and it serves again with everything it acknowledged."""
+async def test_killed_store_keeps_tasks_running_and_loses_no_write(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str], service: str
+) -> None:
+    """A store dies: tasks continue, and it serves again with every acknowledged write."""
 
     async def harm(name: str) -> None:
         before = {task["id"]: task["generation"] for task in (await mesh.get(name))["tasks"]}
@@ -148,8 +153,10 @@ async def test_store(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str], 
     await _run_case(mesh, tmp_topic(), tmp_path / "out", harm)
 
 
-async def test_broker(mesh: Mesh, kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """The broker dies and comes back on its folder."""
+async def test_killed_broker_loses_no_record(
+    mesh: Mesh, kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
+    """The broker dies and comes back with its data folder."""
 
     async def harm(name: str) -> None:
         kafka.kill()
@@ -160,7 +167,9 @@ async def test_broker(mesh: Mesh, kafka: Broker, tmp_path: Path, tmp_topic: Call
     await _run_case(mesh, tmp_topic(), tmp_path / "out", harm)
 
 
-async def test_everything_at_once(mesh: Mesh, kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+async def test_everything_killed_at_once_loses_and_duplicates_nothing(
+    mesh: Mesh, kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
     """Power cut: every process of the mesh and the broker at the same moment."""
 
     async def harm(name: str) -> None:

@@ -1,8 +1,8 @@
 """Two herders as processes of their own: one is killed, stopped or frozen; the other leads, and no task restarts.
 
 Stores keep everything in memory, the status store in this process, and workers speak the session protocol without
-Spark: what is measured here is leadership and how clients find it. `tests.chaos` does the same among everything else
-that dies.
+Spark: the subject is leadership and how clients find it. `tests.chaos` does the same among all other
+faults.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from tests.support.store_process import StoreProcess
 
 pytestmark = pytest.mark.timed
 
-#: What a user is promised after kill -9 (ARCHITECTURE, kill -9), after SIGTERM, and until a client has found the other:
-#: its backoff's 0.5 s, and the same of gRPC's reconnects. The first is held to as it stands (2.0 to 2.3 s in whole runs
-#: on a busy machine); the other gates are at three times that.
+#: The user's promise after kill -9 (ARCHITECTURE, kill -9), after SIGTERM, and until a client has found the other: its
+#: backoff's 0.5 s, and the same of gRPC's reconnects. The first gate is the promise itself (2.0 to 2.3 s in whole runs
+#: on a busy machine); the other gates are three times theirs.
 KILLED_S_MAX = 5.0
 RESIGNED_S_MAX = 1.5
 ENDED_S_MAX = 5.0
@@ -68,7 +68,7 @@ class HerderProcess(StoreProcess):
         return await self.connectors.GetCluster(admin.GetClusterRequest(), timeout=2)
 
     async def until_cluster(self, condition: Callable[[admin.GetClusterResponse], bool]) -> admin.GetClusterResponse:
-        """What it says of the cluster, once that satisfies the condition."""
+        """The herder's view of the cluster, once it satisfies the condition."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 try:
@@ -95,13 +95,13 @@ class Pair:
         return sum(sum(worker.starts.values()) for worker in self.workers)
 
     async def until_resigned(self) -> None:
-        """The store that elects has heard a leader resign."""
+        """Wait until the electing store has got a leader's resignation."""
         async with asyncio.timeout(WAIT_S):
             while b'"resigned"' not in self._election_log.read_bytes():  # noqa: ASYNC110  # only its log tells
                 await asyncio.sleep(0.02)
 
     async def until_taken_over(self) -> admin.GetClusterResponse:
-        """The follower leads and has adopted every unit."""
+        """Wait until the follower leads and has adopted every unit."""
         await self.follower.until_cluster(lambda one: one.epoch > 0)
         return await self.follower.until_cluster(lambda one: one.adopted_count == TASKS + 1)
 
@@ -164,7 +164,7 @@ async def _pair(folder: Path) -> AsyncGenerator[Pair]:
             yield pair
 
 
-#: Each has a pair of its own, and most of its time is silence that somebody must notice.
+#: Each has a pair of its own, and mostly waits for a silence to be noticed.
 together = SideBySide(pair=lambda test: _pair(test.folder()))
 
 
@@ -172,8 +172,9 @@ together = SideBySide(pair=lambda test: _pair(test.folder()))
 async def test_a_killed_leader_is_replaced_in_time_and_restarts_nothing(
     pair: Pair, record_property: Callable[[str, object], None]
 ) -> None:
-    """Every client of ours comes through: commands that know both herders or one, a watch and a worker that know the
-    follower alone."""
+    """Every client of ours succeeds: commands that know both herders or one, a watch and a worker that know the
+    follower alone.
+    """
     leader, follower = pair.leader.address, pair.follower.address
     async with AsyncExitStack() as stack:
         addresses = (f"{leader},{follower}", f"{follower},{leader}", follower)
@@ -212,7 +213,7 @@ async def test_a_stopped_leader_resigns_at_once(pair: Pair, record_property: Cal
     ended_s = time.monotonic() - stopped_s
     record_property("led_after_s", round(took_s, 2))
     print(f"after SIGTERM of the leader another leads in {took_s:.2f} s; it ended after {ended_s:.2f} s")
-    await pair.until_resigned()  # and was not merely missed, which takes the store two seconds
+    await pair.until_resigned()  # and did not merely time out, which takes the store two seconds
     assert took_s < GATE * RESIGNED_S_MAX
     assert (code, cluster.epoch) == (0, 2)
     assert ended_s < GATE * ENDED_S_MAX
@@ -223,7 +224,7 @@ async def test_a_stopped_leader_resigns_at_once(pair: Pair, record_property: Cal
 async def test_a_frozen_leader_is_replaced_and_wakes_as_a_follower(
     pair: Pair, record_property: Callable[[str, object], None]
 ) -> None:
-    """Its connections stay open, so only silence tells. A call on its way to it ends with the other's answer."""
+    """Its connections stay open, so only silence reveals it. A call in flight to it ends with the other's answer."""
     async with HerderClient(f"{pair.leader.address},{pair.follower.address}") as client:
         await _get(client)
         pair.leader.signal(signal.SIGSTOP)
@@ -244,12 +245,12 @@ async def test_a_frozen_leader_is_replaced_and_wakes_as_a_follower(
 
 def test_the_herder_counts_a_broken_connection_as_the_election_does() -> None:
     assert campaign.RETURN_MS == election.RETURN_MS
-    assert campaign.RETURN_MS > 1000 * campaign.RETRY_S_MAX  # a herder that lives is back before
+    assert campaign.RETURN_MS > 1000 * campaign.RETRY_S_MAX  # a live herder is back before
 
 
 @asynccontextmanager
 async def _watching(addresses: str) -> AsyncGenerator[asyncio.Queue[list[str]]]:
-    """What `herd watch` shows: the names on its board, each time the leader tells of a connector."""
+    """Output of `herd watch`: the names on its board, at each change from the leader."""
     board = Board()
     told: asyncio.Queue[list[str]] = asyncio.Queue()
 
@@ -266,7 +267,7 @@ async def _watching(addresses: str) -> AsyncGenerator[asyncio.Queue[list[str]]]:
 
 @asynccontextmanager
 async def _dialling(addresses: str) -> AsyncGenerator[asyncio.Queue[events.Event]]:
-    """A worker's own dialling (`SessionWorker` is a double of it), and what it hears."""
+    """A worker's own dialling (`SessionWorker` is a fake of it), and the events it gets."""
     heard: asyncio.Queue[events.Event] = asyncio.Queue()
 
     def hello() -> session_pb2.WorkerHello:

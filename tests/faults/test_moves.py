@@ -1,4 +1,6 @@
-"""What the chaos run judges by: who had a unit between two looks, as herders log it, and from when its time counts."""
+"""Judging rules of the chaos run: the workers of a unit between two checks, from the herders' logs, and the start of
+its time limit.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def test_a_unit_that_was_on_a_worker_for_a_moment_is_found_there(tmp_path: Path)
     assert hops(found, ("other", 0), 0, 40) == []
 
 
-def test_a_move_for_balance_is_told_from_other_stops(tmp_path: Path) -> None:
+def test_a_move_for_balance_is_distinguished_from_other_stops(tmp_path: Path) -> None:
     log = tmp_path / "herder.log"
     log.write_text(
         '{"unit": "[a|task-0]", "reason": "moves to b:1 for balance", "event": "stop_unit", '
@@ -51,7 +53,7 @@ def test_a_move_for_balance_is_told_from_other_stops(tmp_path: Path) -> None:
     assert balanced([log], ("b", 0)) == []
 
 
-def test_a_run_that_ended_is_told_from_one_that_was_stopped_while_it_ran(tmp_path: Path) -> None:
+def test_a_run_that_ended_is_distinguished_from_one_stopped_while_it_ran(tmp_path: Path) -> None:
     log = tmp_path / "worker.log"
     log.write_text(
         '{"unit": "[a|task-0]", "state": "RUNNING", "generation": 4, "failure": null, "event": "state"}\n'
@@ -70,13 +72,13 @@ def test_a_run_that_ended_is_told_from_one_that_was_stopped_while_it_ran(tmp_pat
     ("fell_s", "ready_s", "expected"),
     [
         (100.1, [], 100.0),
-        (106.0, [20.0, 30.0], 100.0),  # noticed late: the harm began its time all the same
+        (106.0, [20.0, 30.0], 100.0),  # noticed late: the limit still counts from the harm
         (99.0, [20.0, 99.5], 100.0),
         (104.0, [20.0, 103.0], 103.0),  # moved to a worker that came back
-        (104.0, [20.0, 105.0], 100.0),  # it fell before that one was there
+        (104.0, [20.0, 105.0], 100.0),  # it failed before that worker was there
     ],
 )
-def test_a_units_time_counts_from_the_harm_or_from_the_worker_it_was_moved_for(
+def test_a_units_time_counts_from_the_harm_or_from_the_worker_it_was_moved_to(
     fell_s: float, ready_s: list[float], expected: float
 ) -> None:
     assert due_since_s(100.0, fell_s, ready_s) == expected

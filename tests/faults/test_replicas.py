@@ -1,8 +1,8 @@
-"""Two config stores and what their clients see: how fast the other takes over, what a replica serves, and a watch that
-goes on.
+"""Two config stores as their clients see them: the time of a take-over, reads of a replica, and a watch that survives
+both.
 
-Where a take-over is measured, the sessions are a user's (6 s, the least that a broker allows unless told otherwise);
-the times measured are printed.
+Where a take-over is measured, the sessions are a user's (6 s, the least that a broker allows by default);
+the measured times are printed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from tests.support.waiting import timed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timed]
 
-KILLED_S_MAX = 10.0  # the session's 6 and what the take-over itself needs
+KILLED_S_MAX = 10.0  # the session's 6 and the take-over's own time
 STOPPED_S_MAX = 1.0
-#: Gates are at three times the promise, for a busy machine. A stop that hands nothing over takes the session's 6 s.
+#: Gates are three times the promise, for a busy machine. A stop that hands nothing over takes the session's 6 s.
 _GATE = 3
 _STOPS = 2
 _ROOT = Path(__file__).parents[2]
@@ -66,7 +66,8 @@ def _stores(test: SideBySideTest, more: Sequence[str] = ()) -> AbstractAsyncCont
     return _two_stores(test.fixture("kafka_bootstrap"), test.topic("configs"), folder, more)
 
 
-#: The longest of these waits for a session to end, six seconds long. `quick_stores` are for what measures no take-over.
+#: The longest of these waits for a session to end, six seconds long. `quick_stores` are for tests that measure no
+#: take-over.
 together = timed.making(stores=_stores, quick_stores=partial(_stores, more=SHORT_SESSION))
 
 
@@ -79,7 +80,7 @@ class _Caller:
         self._numbers = itertools.count(1)
 
     async def write(self) -> int:
-        """Until one write is acknowledged, whoever does; its number."""
+        """Repeat until one write is acknowledged, by whichever store; its number."""
         number = next(self._numbers)
         request = write_pb.PutConnectorConfigRequest(
             options=write_pb.WriteOptions(request_id=f"write-{number}"),
@@ -122,8 +123,8 @@ async def test_take_over_after_kill_and_after_a_clean_stop(stores: Stores) -> No
 
 
 @together
-async def test_a_replica_serves_what_is_demanded(quick_stores: Stores) -> None:
-    """Reads, linearizable reads and watches at a revision that the writer has just given; writes it refuses."""
+async def test_a_replica_serves_reads_at_a_demanded_revision(quick_stores: Stores) -> None:
+    """Reads, linearizable reads and watches at a revision that the writer has just returned; it refuses writes."""
     writer, replica = quick_stores
     for number in range(20):
         written = await writer.put("a", {"number": str(number)})
@@ -139,10 +140,11 @@ async def test_a_replica_serves_what_is_demanded(quick_stores: Stores) -> None:
 
 
 @together
-async def test_the_watch_of_the_page_survives_restarts(quick_stores: Stores) -> None:
+async def test_the_watch_example_of_the_docs_survives_restarts(quick_stores: Stores) -> None:
     """The example of the docs follows two addresses, as a process of its own. The replica it is attached to is killed,
-    it goes on at the writer; the writer is stopped, it goes on at the other; all are gone and started anew, it goes on.
-    Each change is told once, in order."""
+    it continues at the writer; the writer is stopped, it continues at the other; all are ended and restarted, it
+    continues. Each change is printed once, in order.
+    """
     writer, replica = quick_stores
     caller = _Caller(quick_stores)
     printed: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -180,7 +182,7 @@ async def _lines(example: asyncio.subprocess.Process, printed: asyncio.Queue[dic
 
 
 async def _until_told(printed: asyncio.Queue[dict[str, Any]], told: list[int], number: int) -> None:
-    """Collect the writes the example told, each by the change of the config itself, until this one is."""
+    """Collect the writes the example printed, each by the change of the config itself, until this one comes."""
     async with asyncio.timeout(_WAIT_S):
         while not told or told[-1] < number:
             changed = await printed.get()
@@ -188,8 +190,8 @@ async def _until_told(printed: asyncio.Queue[dict[str, Any]], told: list[int], n
                 told.append(int(changed["after"]["config"]["entries"]["number"]["text"]))
 
 
-def test_the_watch_on_the_page_has_ten_lines() -> None:
-    """And it is the very code that is tested above."""
+def test_the_watch_example_of_the_docs_has_ten_lines() -> None:
+    """It is the very code that is tested above."""
     text = _EXAMPLE.read_text(encoding="utf-8")
     (watch,) = (node for node in ast.parse(text).body if isinstance(node, ast.AsyncFunctionDef))
     assert watch.end_lineno is not None

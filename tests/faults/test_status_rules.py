@@ -1,4 +1,4 @@
-"""The rules of a status put are shown to catch what they are for: a right history, and each way to break it."""
+"""The checker of status put rules: it accepts a correct history, and finds each kind of violation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.store_checks import Logged, StoreLog, check
 
 @dataclass
 class Told:
-    """A history and its log, put by put; every put takes one tick, and lies behind the one before."""
+    """A history and its log, put by put; every put takes one tick, and follows the one before."""
 
     history: History = field(init=False)
     log: StoreLog = field(default_factory=StoreLog)
@@ -56,14 +56,14 @@ class Told:
         return put
 
     def checks(self) -> set[str]:
-        """The names of what was found."""
+        """The names of the findings."""
         found = [*check(self.history, self.log), *judge(self.sent, self.log)]
         return {violation.check for violation in found}
 
 
 @pytest.fixture
 def told() -> Told:
-    """Two workers that took turns by the rules, with refusals that had their reasons."""
+    """Two workers that took turns by the rules, with justified refusals."""
     story = Told()
     story.put("a", 1, 1)
     story.put("a", 1, 2, key="own/0", batch="b", alone=True)
@@ -78,11 +78,11 @@ def told() -> Told:
     return story
 
 
-def test_a_right_history_is_found_right(told: Told) -> None:
+def test_a_correct_history_has_no_violation_of_put_rules(told: Told) -> None:
     assert told.checks() == set()
 
 
-def test_a_report_of_a_gone_worker_is_refused_for_a_newer_one_of_another() -> None:
+def test_refusing_a_report_of_a_gone_worker_over_a_newer_report_is_no_violation() -> None:
     """Of a key no worker has written yet."""
     told = Told()
     told.put("a", 5, process="", safe=True)
@@ -92,44 +92,44 @@ def test_a_report_of_a_gone_worker_is_refused_for_a_newer_one_of_another() -> No
     assert told.checks() == {"refusals"}
 
 
-def test_an_older_generation_over_a_newer_one(told: Told) -> None:
+def test_an_older_generation_over_a_newer_one_is_found(told: Told) -> None:
     told.put("a", 1, 20)
     assert told.checks() == {"generations"}
 
 
-def test_an_older_generation_of_the_same_worker_id_that_started_anew(told: Told) -> None:
+def test_an_older_generation_of_a_restarted_worker_with_the_same_id_is_found(told: Told) -> None:
     told.put("b", 1, 1, process="2")
     assert told.checks() == {"generations"}
 
 
-def test_a_safe_put_over_a_newer_status_of_another(told: Told) -> None:
+def test_a_safe_put_over_a_newer_status_of_another_worker_is_found(told: Told) -> None:
     told.put("a", 1, 20, safe=True)
     assert told.checks() == {"putSafe"}
 
 
-def test_what_was_given_up_lands_on_what_was_sent_after(told: Told) -> None:
+def test_an_abandoned_put_applied_after_a_later_one_is_found(told: Told) -> None:
     told.put("b", 2, 3)
     assert told.checks() == {"sequence"}
 
 
-def test_an_acknowledged_status_is_lost(told: Told) -> None:
+def test_a_lost_acknowledged_status_is_found(told: Told) -> None:
     told.put("b", 2, 20, written=False)
     assert "S2 acknowledged writes are there" in told.checks()
 
 
-def test_a_status_is_written_twice(told: Told) -> None:
+def test_a_status_written_twice_is_found(told: Told) -> None:
     last = told.log.writes[-1]
     told.log.writes.append(Logged(last.key, last.value, 0, last.offset + 1))
     assert "S8 applied once" in told.checks()
 
 
-def test_a_refused_status_is_there(told: Told) -> None:
+def test_a_refused_status_that_was_written_is_found(told: Told) -> None:
     put = told.put("a", 1, 20, refusal="STALE_GENERATION")
     told.log.writes.append(Logged("c/0", put.operation.value, 0, len(told.log.writes)))
     assert {"S6 not applied means never", "generations"} <= told.checks()
 
 
-def test_half_a_batch(told: Told) -> None:
+def test_half_a_batch_is_found(told: Told) -> None:
     told.put("a", 1, 20, key="own/0", batch="torn", alone=True)
     half = told.put("a", 1, 20, key="own/1", batch="torn", alone=True, written=False)
     half.operation.outcome = Outcome.UNKNOWN
@@ -137,12 +137,12 @@ def test_half_a_batch(told: Told) -> None:
 
 
 @pytest.mark.parametrize("refusal", ["STALE_GENERATION", "STATUS_NEWER", "SUPERSEDED", "REVISION_MISMATCH"])
-def test_a_refusal_without_a_reason(told: Told, refusal: str) -> None:
+def test_an_unjustified_refusal_is_found(told: Told, refusal: str) -> None:
     told.put("b", 2, 20, refusal=refusal)
     assert told.checks() == {"refusals"}
 
 
-def test_an_answer_whose_revision_lacks_its_own_write(told: Told) -> None:
+def test_an_answer_whose_revision_lacks_its_own_write_is_found(told: Told) -> None:
     put = told.put("b", 2, 20)
     put.acknowledged = (len(told.log.writes) - 1,)
     assert told.checks() == {"S1 read your writes"}

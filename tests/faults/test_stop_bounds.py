@@ -1,7 +1,7 @@
-"""SIGTERM to a herder and to the stores while those they speak to stand still, or listen and never hang up: each ends
-within its bounds all the same, with exit code 0, and whoever waits for an answer gets one.
+"""SIGTERM to a herder and to the stores while their peers are frozen, or listen and never hang up: each ends
+within its bounds all the same, with exit code 0, and every waiting caller gets an answer.
 
-Stores keep everything in memory, so that what is measured is the order of the stop. Stops that hand something over are
+Stores keep everything in memory, so that the measurement is of the stop's own steps. Stops that hand something over are
 in `test_leadership.py` (herder), `test_replicas.py` (stores) and `test_graceful_stop.py` (worker).
 """
 
@@ -30,8 +30,8 @@ from tests.support.statusstore_process import StatusStoreProcess
 from tests.support.store_process import StoreProcess
 from tests.support.waiting import timed
 
-#: Every stage of a stop has a bound of its own (1 s, 2 s); together they come to less than 10 s, in nobody's way. Three
-#: times that on a busy machine.
+#: Every stage of a stop has a bound of its own (1 s, 2 s); together they come to less than 10 s on an idle machine.
+#: Three times that on a busy machine.
 STOP_S_MAX = 30.0
 
 
@@ -47,7 +47,7 @@ class Herder(StoreProcess):
 
 @asynccontextmanager
 async def _listening(watch: AsyncIterable[Any]) -> AsyncGenerator[asyncio.Task[HerdmeshError | None]]:
-    """A watch that somebody reads to its end: what ended it."""
+    """A watch that is read to its end: the error that ended it."""
     begun = asyncio.Event()
 
     async def listen() -> HerdmeshError | None:
@@ -79,7 +79,7 @@ async def _stopped(process: StoreProcess) -> float:
 @timed
 @pytest.mark.timed
 @pytest.mark.timeout(120)
-async def test_nobody_keeps_a_herder_or_a_store_from_ending(tmp_path: Path) -> None:
+async def test_frozen_or_listening_peers_do_not_delay_the_end_of_a_herder_or_store(tmp_path: Path) -> None:
     config = ConfigStoreProcess("127.0.0.1:1", "configs", tmp_path / "config.log", more=["--memory"])
     status = StatusStoreProcess("127.0.0.1:1", "status", tmp_path / "status.log", more=["--memory"])
     made: list[StoreProcess] = [config, status]

@@ -1,9 +1,9 @@
 """The writer of either store killed or stopped at every stage of a write, under clients whose history is judged.
 
-A real broker, two real processes; a run takes several steps of harm, chosen by its number so that 20 runs cover every
-stage with kill and with stop more than once (10, as the status store has, at least once), each run with something else
-done to the cluster besides. The checkers are those of the simulator (`tests/sim/stores`), where they are also shown to
-catch what they are for; `test_status_rules.py` shows it of the rules of a status put.
+A real broker, two real processes; a run takes several faults, chosen by its number so that 20 runs cover every
+stage with kill and with stop more than once (10, as the status store has, at least once), each run with another fault
+of the cluster besides. The checkers are those of the simulator (`tests/sim/stores`), whose tests also show that they
+catch violations; `test_status_rules.py` shows it for the rules of a status put.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.waiting import of_stores
 
 Step = Callable[[Run], Coroutine[Any, Any, None]]
 
-#: Kill and stop at each stage. The first four are what breaks most easily: records sent and not committed, a commit
+#: Kill and stop at each stage. The first four are the most fragile: records sent and not committed, a commit
 #: that took effect and is not known, and a writer that wakes up to records of its own that it has not read.
 HARMS = [
     (WriteStage.BEFORE_COMMIT, "stop"),
@@ -45,7 +45,7 @@ HARMS = [
     (WriteStage.BEFORE_READ_BACK, "kill"),
 ]
 BESIDES: list[Step] = [Run.restart_broker, Run.reader_far_behind, Run.start_late, Run.stop_cleanly]
-#: Which runs of each store; the small size of the status store has none that kills the broker.
+#: Runs of each store; the small size of the status store has none that kills the broker.
 RUNS: dict[type[Run], range] = {
     ConfigRun: range(soak_or(2, 20)),
     StatusRun: range(soak_or(1, 0), soak_or(2, 10)),
@@ -55,12 +55,12 @@ _HARMS_A_RUN = 2
 
 
 def harms_of(run: int) -> list[tuple[WriteStage, str]]:
-    """What happens to the writer in one run."""
+    """Faults of the writer in one run."""
     return [HARMS[(run * _HARMS_A_RUN + number) % len(HARMS)] for number in range(_HARMS_A_RUN)]
 
 
 def steps_of(run: int) -> list[Step]:
-    """All that happens in one run, in an order of its own."""
+    """All steps of one run, in an order of its own."""
     steps: list[Step] = [partial(Run.at_stage, stage=stage, deed=deed) for stage, deed in harms_of(run)]
     steps.append(BESIDES[run % len(BESIDES)])
     random.Random(run).shuffle(steps)
@@ -73,7 +73,7 @@ def _killing(store: type[Run]) -> list[int]:
 
 
 async def _play(broker: Broker, store: type[Run], numbers: Iterable[int], folder: Path) -> list[Report]:
-    """These runs one after the other."""
+    """Play these runs one after the other."""
     reports: list[Report] = []
     for number in numbers:
         run_folder = folder / f"run-{number}"
@@ -100,11 +100,13 @@ def _tell(part: str, reports: Sequence[Report]) -> None:
 @of_stores
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("store", RUNS, ids=NAMES.get)
-async def test_no_promise_is_broken_at_any_stage(store: type[Run], kafka: Broker, tmp_path: Path) -> None:
+async def test_killing_or_stopping_the_writer_at_any_stage_breaks_no_promise(
+    store: type[Run], kafka: Broker, tmp_path: Path
+) -> None:
     numbers = [number for number in RUNS[store] if number not in _killing(store)]
     reports = await _play(kafka, store, numbers, tmp_path)
     refused = sum((report.refused for report in reports), Counter[str]())
-    if store is StatusRun:  # the rules of a put were met: in so many runs every one of them
+    if store is StatusRun:  # the rules of a put were exercised: every one of them in so many runs
         assert len(refused) >= soak_or(1, 3), refused
     _tell(f"real broker, {NAMES[store]} store", reports)
 
@@ -114,7 +116,7 @@ async def test_no_promise_is_broken_at_any_stage(store: type[Run], kafka: Broker
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("store", [store for store in RUNS if _killing(store)], ids=NAMES.get)
-async def test_no_promise_is_broken_when_the_broker_is_killed_too(store: type[Run], tmp_path: Path) -> None:
+async def test_killing_the_broker_too_breaks_no_promise(store: type[Run], tmp_path: Path) -> None:
     broker = Broker(tmp_path / "kafka", port=0, settings=BROKER_SETTINGS, jvm=QUICK_JVM)
     await broker.start()
     try:

@@ -1,7 +1,7 @@
 """Two config stores on one topic: the writer is stopped, the other takes over and writes, the first is continued.
 
-What the first was asked while it stood still lies in its sockets when it wakes up believing that it is the writer. None
-of it may be decided on what it remembers: writes are refused by the fence, refusals and reads checked again.
+Requests that arrived while it was stopped are in its sockets when it wakes up believing that it is the writer. None
+of them may be decided on its old state: writes are refused by the fence, refusals and reads checked again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ together = of_stores.making("kafka_bootstrap", stores=_stores)
 
 
 @together
-async def test_a_stopped_writer_wakes_up_to_the_truth(stores: list[ConfigStoreProcess]) -> None:
+async def test_a_stopped_and_continued_writer_answers_only_from_current_state(stores: list[ConfigStoreProcess]) -> None:
     first, second = stores
     await first.put("old", {"by": "first"})
     await first.put("kept", {"by": "first"})

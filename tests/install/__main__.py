@@ -1,7 +1,7 @@
-"""`make dist-check`: the wheels of `dist/`, installed into an empty environment of each Python and used there, outside
-of the checkout.
+"""Command of `make dist-check`: the wheels of `dist/`, installed into an empty environment of each Python and used
+there, outside of the checkout.
 
-Owns the environments. What is done in one is `scenario`. On Linux as root each scenario has a /tmp of its own (a mount
+Owns the environments. `scenario` owns the steps in one. On Linux as root each scenario has a /tmp of its own (a mount
 namespace), so that it can be seen to end empty; elsewhere TMPDIR and the JVMs' temporary folder are one of the test's.
 
     python -m tests.install                                     every Python from 3.11 to 3.13 in PATH
@@ -44,8 +44,9 @@ def found_pythons() -> list[str]:
 
 
 def environment(work: Path, venv: Path) -> dict[str, str]:
-    """Of a new user who has only that environment: nothing of the checkout's, and an empty cache, so that the jars are
-    fetched."""
+    """Environment of a new user who has only that virtual environment: nothing of the checkout's, and an empty cache,
+    so that the jars are fetched.
+    """
     inherited = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_DROPPED)}
     path = [one for one in os.environ["PATH"].split(os.pathsep) if not Path(one).is_relative_to(ROOT)]
     cache = {"XDG_CACHE_HOME": str(work / "cache"), "PATH": os.pathsep.join([str(venv / "bin"), *path])}
@@ -58,7 +59,7 @@ def install(python: str, venv: Path, wheels: Sequence[Path], env: Mapping[str, s
     ours = venv / "ours.txt"
     ours.write_text("".join(f"{one.name.split('-')[0].replace('_', '-')} @ {one.as_uri()}\n" for one in wheels))
     pip = [str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    # pip keeps what it fetched where it always does
+    # pip keeps its own usual cache
     with_pip_cache = {name: value for name, value in env.items() if name != "XDG_CACHE_HOME"}
     subprocess.run([*pip, "install", "--quiet", "herdmesh", "-c", str(ours)], check=True, cwd=venv, env=with_pip_cache)
     subprocess.run([*pip, "check"], check=True, cwd=venv, env=with_pip_cache)
@@ -77,7 +78,7 @@ def has_own_tmp() -> bool:
 
 
 def main() -> int:
-    """Each Python in turn; the first failure ends it, and leaves its folder to look at."""
+    """Try each Python in turn; the first failure ends it, and leaves its folder for inspection."""
     parser = argparse.ArgumentParser(prog="python -m tests.install", description="Install the wheels and run them.")
     parser.add_argument("--python", action="append", help="an interpreter; may be repeated")
     parser.add_argument("--dist", type=Path, default=ROOT / "dist", help="the folder with the wheels")

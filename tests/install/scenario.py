@@ -1,6 +1,6 @@
 """One environment with the installed release, used as a user would: `python -m tests.install.scenario VENV FOLDER`.
 
-Owns the steps and what each must show. After each way of ending nothing may be in the temporary folder and no process
+Owns the steps and their checks. After each way of ending the temporary folder must be empty and no process
 of the environment may live: `herd down`, a worker and a `herd run` that were killed, a killed supervisor, the demo.
 """
 
@@ -50,7 +50,7 @@ class Scenario:
         return json.loads(self.herd(*arguments, "-o", "json"))
 
     def run(self) -> None:
-        """All steps."""
+        """Run all steps."""
         self.clean("before anything was started")
         assert self.json("version")["client"]["version"] == VERSION
         state = self.json("up", "--detach")
@@ -82,7 +82,7 @@ class Scenario:
         os.kill(worker["mark"]["pid"], signal.SIGKILL)
         with source.open("a") as lines:
             lines.write("three\n")
-        # This sink is at least once: what it wrote and had not committed is written again.
+        # This sink is at least once: lines it had written and not committed are written again.
         self.until(lambda: sink.read_text().endswith("three\n"), "a line after the worker was killed")
         assert list(dict.fromkeys(sink.read_text().split())) == ["one", "two", "three"]
 
@@ -114,7 +114,7 @@ class Scenario:
             assert running.returncode == (0 if end is signal.SIGINT else -end), running.returncode
 
     def killed_supervisor(self) -> None:
-        """Its services live on, and `herd down` ends them."""
+        """Its services stay alive, and `herd down` ends them."""
         state = self.json("up", "--detach")
         supervisor = psutil.Process(state["supervisor"]["pid"])
         supervisor.kill()
@@ -123,14 +123,16 @@ class Scenario:
         self.clean("after herd down of a killed supervisor's services")
 
     def clean(self, when: str) -> None:
-        """Raises AssertionError when a process or a file is left. A process that just ended has a moment to be gone."""
+        """Raises AssertionError when a process or a file is left. A process that is just ending has a moment to do
+        so.
+        """
         self.until(lambda: not self.processes(), f"no process {when}", lambda: str(self.processes()))
         left = sorted(one.name for one in self.temporary.iterdir())
         assert not left, f"{self.temporary} has {left} {when}"
         print(f"  {when}: no process, and {self.temporary} is empty", flush=True)
 
     def processes(self) -> list[tuple[int, str]]:
-        """Of this environment, or of its data folders."""
+        """Processes of this environment, or of its data folders."""
         places = (str(self.venv), str(self.folder))
         found: list[tuple[int, str]] = []
         for process in psutil.process_iter(["pid", "cmdline", "status"]):
@@ -141,7 +143,7 @@ class Scenario:
         return found
 
     def until(self, holds: Callable[[], bool], what: str, detail: Callable[[], str] = str) -> None:
-        """Look until it holds. Raises AssertionError after `WAIT_S`."""
+        """Poll until the condition holds. Raises AssertionError after `WAIT_S`."""
         deadline_s = time.monotonic() + WAIT_S
         while not holds():
             assert time.monotonic() < deadline_s, f"{what}: not within {WAIT_S:g} s {detail()}"

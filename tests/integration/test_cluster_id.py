@@ -1,4 +1,4 @@
-"""The Kafka cluster's id on its way from a real broker through config store and herder to who asks GetCluster."""
+"""The Kafka cluster's id on its way from a real broker through config store and herder to the caller of GetCluster."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 WAIT_S = 60.0
 
 
-async def test_get_cluster_tells_the_id_of_the_kafka_cluster(
+async def test_get_cluster_returns_the_id_of_the_kafka_cluster(
     kafka_bootstrap: str, tmp_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """A herder that begins before the config store does: it answers at once with no id, then with the broker's."""
+    """A herder that starts before the config store: it answers at once with no id, then with the broker's."""
     broker: Any = AdminClient({"bootstrap.servers": kafka_bootstrap})
     expected = (await asyncio.to_thread(broker.list_topics, timeout=WAIT_S)).cluster_id
     assert expected

@@ -1,4 +1,6 @@
-"""What really happened to a run, and the class that decides whether it is restarted: against a broker that refuses."""
+"""Error class of a failed run, which decides whether it is restarted, for real failures: against a broker that
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ COUNTING = "libs.core.tests.engine.sinks:CountingSource"
 
 @pytest.fixture(autouse=True)
 def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A minute of trying is what users get; what is told at its end is the same after two seconds."""
+    """Shorten the retries: users get a minute; the error at the end is the same after two seconds."""
     monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 2.0)
     monkeypatch.setattr(fence, "RETRY_TIMEOUT_S", 2.0)
     for module in (source_offsets, topic_creation):
@@ -42,8 +44,8 @@ async def outcome(bootstrap: str, name: str, topic: str, login: Mapping[str, str
     return await asyncio.to_thread(told)
 
 
-async def test_a_refused_login_is_the_configs_fault(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> None:
-    """Calls only say that no broker could be reached, as when it is away."""
+async def test_a_refused_login_is_a_config_error(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> None:
+    """The calls only report that no broker could be reached, as during an outage."""
     _, login = guarded.new_user()
     wrong = {**login, "sasl.password": "wrong"}
     message, found = await outcome(guarded.guarded, tmp_topic("source"), tmp_topic(), wrong)
@@ -53,16 +55,14 @@ async def test_a_refused_login_is_the_configs_fault(guarded: GuardedBroker, tmp_
     assert "wrong" not in message.partition("password")[2], "the password is not told"
 
 
-async def test_a_right_that_is_missing_is_the_configs_fault(
-    guarded: GuardedBroker, tmp_topic: Callable[..., str]
-) -> None:
+async def test_a_missing_right_is_a_config_error(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> None:
     _, login = guarded.new_user()
     message, found = await outcome(guarded.guarded, tmp_topic("source"), tmp_topic(), login)
     assert found is ErrorClass.BAD_CONFIG
     assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in message
 
 
-async def test_a_broker_that_is_away_comes_back(tmp_topic: Callable[..., str]) -> None:
-    """After refused logins of other runs, too."""
+async def test_an_unreachable_broker_is_retriable(tmp_topic: Callable[..., str]) -> None:
+    """Also after refused logins of other runs."""
     _, found = await outcome("127.0.0.1:9", tmp_topic("source"), tmp_topic(), {})
     assert found is ErrorClass.UNREACHABLE

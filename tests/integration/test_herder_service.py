@@ -60,7 +60,7 @@ WAIT_S = 45.0
 
 
 class Service:
-    """One service in this process; `stop` is what SIGTERM does."""
+    """One service in this process; `stop` does the same as SIGTERM."""
 
     def __init__(self, serving: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
         self._stop = asyncio.Event()
@@ -124,7 +124,7 @@ class Mesh:
 
 
 async def until(mesh: Mesh, reached: Callable[[dict[str, connector_pb2.Connector]], bool]) -> None:
-    """Follow the watch until what it shows satisfies `reached`; a broken watch is opened again."""
+    """Follow the watch until its view satisfies `reached`; a broken watch is opened again."""
     async with asyncio.timeout(WAIT_S), mesh.client() as client:
         while True:
             shown: dict[str, connector_pb2.Connector] = {}
@@ -149,7 +149,7 @@ async def until(mesh: Mesh, reached: Callable[[dict[str, connector_pb2.Connector
 
 
 def all_running(name: str, tasks: int) -> Callable[[dict[str, connector_pb2.Connector]], bool]:
-    """Running, and not only by the last word of a worker that has yet to dial in to a new leader."""
+    """Running, and not only by the last report of a worker that has yet to dial in to a new leader."""
 
     def reached(shown: dict[str, connector_pb2.Connector]) -> bool:
         if name not in shown or states(shown[name]) != [common.RUN_STATE_RUNNING] * (tasks + 1):
@@ -169,7 +169,7 @@ def create(name: str, tasks: int = 2, **more: str) -> pb.CreateConnectorRequest:
 
 
 async def until_workers(client: ConnectorServiceAsyncStub, count: int) -> None:
-    """Wait until the herder has so many: one that dials in after a connector was made takes tasks over."""
+    """Wait until the herder has so many: one that dials in after a connector was created takes tasks over."""
     async with asyncio.timeout(WAIT_S):
         while True:
             found = await retrying(lambda: client.ListWorkers(admin_pb.ListWorkersRequest()), WAIT_S)
@@ -198,13 +198,13 @@ async def _mesh(
         await made.close()
 
 
-#: Most of their time they wait: for a herder to lead, for a silent worker to be given up.
-#: `balancing` is for what waits for units to move for balance, which is a minute off by default.
+#: Mostly they wait: for a herder to lead, for a silent worker to be counted as lost.
+#: `balancing` is for tests that wait for units to move for balance, which is a minute off by default.
 together = SideBySide(mesh=_mesh, balancing=partial(_mesh, balance_delay_ms=500), at_once=4)
 
 
 @together
-async def test_a_connectors_life(mesh: Mesh) -> None:
+async def test_life_of_a_connector_over_grpc(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as worker, mesh.worker("w2"):
         await until_workers(client, 2)
         created = await retrying(lambda: client.CreateConnector(create("a", 4)), WAIT_S)
@@ -230,7 +230,7 @@ async def test_a_connectors_life(mesh: Mesh) -> None:
         assert patched.connector.config.entries["tasks.max"].text == "2"
         other = pb.PatchConnectorRequest(name="a", patch=properties.to_proto({"tasks.max": "3", "note": "other"}))
         await client.PatchConnector(other)
-        retried = await client.PatchConnector(patch)  # merged anew it would be another config, and it is applied once
+        retried = await client.PatchConnector(patch)  # merged again it would be another config, and it is applied once
         assert retried.connector.config.entries["tasks.max"].text == "3"
         await client.PatchConnector(pb.PatchConnectorRequest(name="a", patch=properties.to_proto({"tasks.max": "2"})))
         await until(mesh, all_running("a", 2))
@@ -244,7 +244,7 @@ async def test_a_connectors_life(mesh: Mesh) -> None:
 
 
 @together
-async def test_refusals_have_their_own_reasons(mesh: Mesh) -> None:
+async def test_each_refusal_has_its_own_reason(mesh: Mesh) -> None:
     async with mesh.client() as client:
         await retrying(lambda: client.ListConnectors(pb.ListConnectorsRequest()), WAIT_S)
         with pytest.raises(NoWorker):
@@ -276,7 +276,7 @@ async def test_refusals_have_their_own_reasons(mesh: Mesh) -> None:
 
 
 @together
-async def test_what_workers_are_asked_over_the_wire(mesh: Mesh) -> None:
+async def test_commands_to_workers_over_the_wire(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as one, mesh.worker("w2") as two:
         await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
         await until(mesh, all_running("a", 2))
@@ -322,7 +322,7 @@ async def test_what_workers_are_asked_over_the_wire(mesh: Mesh) -> None:
 
 
 @together
-async def test_lists_and_pages(mesh: Mesh) -> None:
+async def test_lists_are_sorted_and_paged(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1"):
         for name in ("c", "a", "b"):
             await retrying(lambda name=name: client.CreateConnector(create(name, 1)), WAIT_S)
@@ -357,7 +357,7 @@ async def test_a_restarted_herder_restarts_no_task(mesh: Mesh) -> None:
 
 
 @together
-async def test_a_dead_workers_tasks_move_and_know_that_they_committed(mesh: Mesh) -> None:
+async def test_a_dead_workers_tasks_move_with_their_commit_scope(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as left:
         async with mesh.worker("w2") as dead:
             await until_workers(client, 2)
@@ -375,7 +375,7 @@ async def test_a_dead_workers_tasks_move_and_know_that_they_committed(mesh: Mesh
 
 
 @together
-async def test_a_leaving_worker_hands_everything_over(mesh: Mesh) -> None:
+async def test_a_leaving_worker_hands_all_its_units_over(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as stays, mesh.worker("w2") as leaves:
         await until_workers(client, 2)
         await retrying(lambda: client.CreateConnector(create("a", 4)), WAIT_S)
@@ -409,7 +409,7 @@ async def test_a_follower_names_the_leader_and_takes_over(mesh: Mesh) -> None:
 
 
 @together
-async def test_a_snapshot_comes_in_parts_of_many_connectors_and_tells_what_each_is(mesh: Mesh) -> None:
+async def test_a_watch_snapshot_sends_many_connectors_in_one_part(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1"):
         for number in range(5):
             await retrying(lambda number=number: client.CreateConnector(create(f"c{number}", 4)), WAIT_S)
@@ -433,7 +433,7 @@ async def test_a_snapshot_comes_in_parts_of_many_connectors_and_tells_what_each_
 
 
 @together
-async def test_a_slow_watch_ends_at_the_latest(mesh: Mesh) -> None:
+async def test_a_slow_watch_arrives_at_the_latest_state(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1"):
         await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
         slow = aiter(client.WatchConnectors(pb.WatchConnectorsRequest(names=["a"])))
@@ -466,7 +466,7 @@ async def test_an_unknown_message_ends_the_session(mesh: Mesh) -> None:
 
 
 @together
-async def test_the_leader_makes_a_session_key(mesh: Mesh) -> None:
+async def test_the_leader_creates_a_session_key(mesh: Mesh) -> None:
     channel = connect(mesh.config_store)
     try:
         async with asyncio.timeout(WAIT_S):
@@ -488,8 +488,8 @@ async def test_the_leader_makes_a_session_key(mesh: Mesh) -> None:
 
 
 @together
-async def test_what_one_herder_was_asked_another_knows_again(balancing: Mesh) -> None:
-    """Restarts, drains and changes, retried on the next leader under their ids: answered, and not done again."""
+async def test_a_new_leader_recognises_retried_requests_of_the_old_one(balancing: Mesh) -> None:
+    """Restarts, drains and changes, retried on the next leader under their ids: answered, and not executed again."""
     second = f"{HOST}:{free_port()}"
     restart = lifecycle_pb.RestartConnectorRequest(name="a", include_tasks=True, request_id="restart")
     task = lifecycle_pb.RestartTaskRequest(name="a", task=1, request_id="task")
@@ -545,7 +545,7 @@ async def test_what_one_herder_was_asked_another_knows_again(balancing: Mesh) ->
 
 
 @together
-async def test_a_drain_is_known_again_when_its_worker_left_and_another_herder_leads(mesh: Mesh) -> None:
+async def test_a_new_leader_recognises_a_drain_whose_worker_has_left(mesh: Mesh) -> None:
     second = f"{HOST}:{free_port()}"
     drain = admin_pb.DrainWorkerRequest(worker_id="w2:1", request_id="drain")
     async with mesh.worker("w1") as stays:

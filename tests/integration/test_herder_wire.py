@@ -1,4 +1,6 @@
-"""What only the herder's wire shows: who answers first, what is counted on its page, what a deletion takes along."""
+"""Behaviour that only the herder's wire shows: the order of checks, the counters on its page, and topics of a deleted
+connector.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 Page = dict[tuple[str, frozenset[str]], float]
 SCOPE = "herdmesh.herder"
 
-#: each is refused by the leader for what it says, before its state is asked.
+#: the leader refuses each for its contents, before its state gets it.
 MALFORMED: dict[str, object] = {
     "ListConnectors": pb.ListConnectorsRequest(page_size=-1),
     "RewindOffsets": offset_pb.RewindOffsetsRequest(name="a"),
@@ -71,7 +73,7 @@ async def mesh() -> AsyncIterator[Mesh]:
 
 
 async def refused_with(stub: ConnectorServiceAsyncStub, rpc: str, request: object) -> str:
-    """The reason that a call is refused with; empty for one that is not."""
+    """The reason of a refused call; empty for one that is not."""
     answer = getattr(stub, rpc)(request, timeout=WAIT_S)
     try:
         if rpc == "WatchConnectors":
@@ -84,7 +86,7 @@ async def refused_with(stub: ConnectorServiceAsyncStub, rpc: str, request: objec
     return ""
 
 
-async def test_a_follower_says_who_leads_before_it_looks_at_what_is_asked(mesh: Mesh) -> None:
+async def test_a_follower_names_the_leader_before_it_validates_a_request(mesh: Mesh) -> None:
     service = connector_service_pb2.DESCRIPTOR.services_by_name["ConnectorService"]
     requests = {method.name: GetMessageClass(method.input_type)() for method in service.methods} | MALFORMED
     follower = f"{HOST}:{free_port()}"
@@ -100,7 +102,7 @@ async def test_a_follower_says_who_leads_before_it_looks_at_what_is_asked(mesh: 
         assert told == dict.fromkeys(MALFORMED, RequestInvalid.reason), "whoever leads looks at it"
 
 
-async def test_a_deletion_takes_the_topics_along(mesh: Mesh) -> None:
+async def test_a_deletion_also_removes_the_topics_in_use(mesh: Mesh) -> None:
     channel = connect(mesh.status_store)
     recorded = status_write_pb.PutTopicsRequest(topics=[status_pb.TopicStatus(topic="t", connector="a", task=0)])
     listed = admin_pb.ListTopicsRequest(name="a")
@@ -128,8 +130,8 @@ def page(address: str) -> Page:
     return {(one.name, frozenset(one.labels.values()) - {SCOPE}): one.value for one in samples}
 
 
-async def test_the_page_of_a_herder_tells_what_it_did() -> None:
-    """A herder of its own process: the instruments of one are those of its process."""
+async def test_the_metrics_page_of_a_herder_counts_its_work() -> None:
+    """A herder in a process of its own: instruments belong to the process."""
     mesh = Mesh()
     await mesh.start()
     address = mesh.herder

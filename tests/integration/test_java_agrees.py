@@ -1,8 +1,8 @@
-"""A running Java Connect 4.3.1 worker and our two stores on the same topics: after every step both say the same.
+"""A running Java Connect 4.3.1 worker and our two stores on the same topics: after every step both views are equal.
 
-Java does everything a user can ask of it, plain and with exactly-once source support; our stores only follow, because
-Connect's group has a member. What REST does not show is compared with the records themselves (`RawTopics`).
-Of the second worker it is asked as well what it says of generated configs, and compared with our own validation.
+Java does everything a user can request, plain and with exactly-once source support; our stores only follow, because
+Connect's group has a member. State that REST does not show is compared with the records themselves (`RawTopics`).
+The second worker also validates generated configs, and its answers are compared with our own validation.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 RUNNING, PAUSED, STOPPED, FAILED = "RUNNING", "PAUSED", "STOPPED", "FAILED"
 ODD = "odd é ☃ name-1-2"
 CREATED = ["CONFIG_UPDATED", "TASKS_COMMITTED"]
-#: of the worker with exactly-once support, and what our validation knows of it.
+#: of the worker with exactly-once support, and the facts our validation has about it.
 _ASKED_SETTINGS, _ASKED_FACTS = WORKERS["eos"]
-#: `make soak` asks thousands (test_java_validates.py).
+#: `make soak` validates thousands (test_java_validates.py).
 _CONFIGS_ASKED = 60
 
 
@@ -49,7 +49,7 @@ class Scene:
         self.raw = RawTopics(bootstrap, java.topics.config, java.topics.status)
         self.secrets = folder / "secrets.properties"
         self.fenced = ["TASK_COUNT"] if exactly_once else []
-        """What a source's new task set is followed by."""
+        """Events that follow a source's new task set."""
         self._events_seen = 0
 
     def source(self, **more: str) -> dict[str, str]:
@@ -83,7 +83,7 @@ class Scene:
     ) -> dict[str, Json]:
         """Do it in Java, wait until Java shows it, and compare everything.
 
-        `shows`: states of connector and tasks, None = gone. `tells`: what watchers of our config store are told.
+        `shows`: states of connector and tasks, None = gone. `tells`: expected events of our config store's watch.
         """
         title = f"{title} ({'exactly-once' if self.exactly_once else 'plain'})"
         print(f"{time.strftime('%X')} {title}")  # shown when the test fails: how far it came
@@ -92,14 +92,14 @@ class Scene:
             await self._until_shown(title, name, expected)
         followed = self.ours.followed
         first = self._events_seen
-        # Java may show what is wanted before it has done all of it: a task that ran before runs on
+        # Java may show the wanted state before it has finished: a task that ran before keeps running
         await followed.until(lambda: len(followed.events) >= first + len(tells), f"{title}: {tells}")
         view = await agree(self.java, self.ours, title)
         entries = await self.ours.entries()
         assert_targets(entries, view)
         await self._read_raw()
         await self.ours.assert_told_what_is_stored(self.raw)
-        await self._read_raw()  # the watch may have been told of more meanwhile
+        await self._read_raw()  # the watch may have got more events meanwhile
         self._compare_with_records(title, entries)
         self._events_seen = len(followed.events)
         assert [kind for kind, _name in followed.events[first:]] == tells, title
@@ -107,7 +107,7 @@ class Scene:
         return view
 
     async def _read_raw(self) -> None:
-        """Until the plain reader is where the watch of the statuses is: Java may write one at any time."""
+        """Wait until the plain reader is where the watch of the statuses is: Java may write one at any time."""
         async with asyncio.timeout(AGREE_S):
             await asyncio.to_thread(self.raw.read)
             while self.ours.followed.status_revision != self.raw.past_status:
@@ -173,7 +173,7 @@ async def scene(bootstrap: str, folder: Path, topic: str, exactly_once: bool) ->
 
 
 @beside_java
-async def test_our_stores_say_what_java_says(
+async def test_our_stores_agree_with_java_after_every_step(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """Plain and with exactly-once support, two clusters side by side: most of a step's time Java waits for itself."""
@@ -277,7 +277,7 @@ async def _fail_and_mend(one: Scene) -> None:
     )
     assert view["hidden"]["config"]["file"] == hidden["file"]
     one.secrets.unlink()
-    # Connect writes RESTARTING before it looks the variable up again, and leaves it there
+    # Connect writes RESTARTING before it resolves the variable again, and leaves it there
     lost = ("RESTARTING", ["RESTARTING"])
     await one.step(
         "variable lost", java.restart, "hidden", include_tasks=True, shows={"hidden": lost}, tells=["RESTART"]
@@ -291,7 +291,7 @@ async def _fail_and_mend(one: Scene) -> None:
         tells=["RESTART"],
     )
 
-    # its offsets may not be kept in a topic that forgets
+    # its offsets may not be kept in a topic without compaction
     forgetful = one.source(**{"offsets.storage.topic": one.topic})
     view = await one.step(
         "connector fails", java.create, "lost", forgetful, shows={"lost": (FAILED, [])}, tells=["CONFIG_UPDATED"]

@@ -1,8 +1,9 @@
-"""A file source and a file sink go from Java Connect 4.3.1 to a mesh of ours and back, while lines keep coming.
+"""Hand-over of a file source and a file sink from Java Connect 4.3.1 to a mesh of ours and back, while lines keep
+coming.
 
-What is promised, and why:
+The promises, with their reasons:
 
-- no line is lost, whatever ends Java;
+- no line is lost, however Java ends;
 - a clean stop commits on both sides (Java: the final commit of a task that stops; ours: the run's last transaction), so
   every line is in the topic once, in order, and in the file once, in order, over both hand-overs;
 - after kill -9 of Java, lines that Java's source produced after its last offset commit are in the topic twice, and only
@@ -10,10 +11,10 @@ What is promised, and why:
 - after kill -9 of Java, lines that its sink wrote after its last offset commit are in the file once more than in the
   topic, and only those: a file takes part in no transaction, in Java as with us.
 
-A second source reads the same lines and keeps its offsets in a topic of its own (`offsets.storage.topic`), which each
-side goes on from, with a copy in the cluster's.
+A second source reads the same lines and keeps its offsets in a topic of its own (`offsets.storage.topic`), from which
+each side continues, with a copy in the cluster's.
 
-A stop in which Java hangs (`JavaConnect.stop`) ends in kill -9, and is held to what is promised after that.
+A stop in which Java hangs (`JavaConnect.stop`) ends in kill -9, and is judged by the promises after that.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(soak_or(
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 WIDTH = 10
-"""Bytes of a line with its end: a position in the file tells the line."""
+"""Bytes of a line with its end: a position in the file identifies the line."""
 LINES = soak_or(1_500, 10_000)
 """Lines that each side must bring to the end of the way before the next hand-over."""
 CASES = [
@@ -55,7 +56,7 @@ CASES = [
 
 
 class LineWriter:
-    """Appends numbered lines to a file from a thread, some thousand a second, until told to stop."""
+    """Appends numbered lines to a file from a thread, some thousand a second, until stopped."""
 
     def __init__(self, file: Path) -> None:
         self.written = 0
@@ -73,7 +74,7 @@ class LineWriter:
         self.finish()
 
     def finish(self) -> list[str]:
-        """Stop; all lines there are."""
+        """Stop; returns all lines."""
         self._stopping.set()
         self._thread.join()
         return [line(number) for number in range(self.written)]
@@ -92,7 +93,7 @@ def line(number: int) -> str:
 
 @dataclass(frozen=True)
 class Cut:
-    """What was committed when Java ended: everything before these numbers may be there once only."""
+    """Committed positions when Java ended: everything before these numbers may be there once only."""
 
     source_line: int
     sink_offset: int
@@ -114,7 +115,7 @@ class Way:
             "connector.class": "FileStreamSource",
             "file": str(self.file_in),
             "topic": self.topic,
-            # Java looks at the lines that it has read beyond a batch only when the file has grown again
+            # Java uses the lines that it has read beyond a batch only when the file has grown again
             # (FileStreamSourceTask.poll): the last of a file that grows no more would stay with it.
             "batch.size": "1000000",
         }
@@ -136,7 +137,7 @@ class Way:
         return self.file_out.read_text().splitlines() if self.file_out.exists() else []
 
     async def until_arrived(self, lines: int, timeout_s: float = soak_or(60, 180)) -> int:
-        """Until the sink's file has so many lines; returns how many it has."""
+        """Wait until the sink's file has so many lines; returns how many it has."""
         try:
             async with asyncio.timeout(timeout_s):
                 found = len(await asyncio.to_thread(self.arrived))
@@ -148,16 +149,16 @@ class Way:
             raise AssertionError(f"{len(self.arrived())} of {lines} lines after {timeout_s:g} s") from None
 
     async def until_left(self) -> None:
-        """Until Java's sink is out of its group: our task refuses to consume beside a live member, by name."""
+        """Wait until Java's sink is out of its group: our task refuses to consume beside a live member, by name."""
         await until_left(self._bootstrap, f"connect-{self.sink}")
 
     def in_topic(self, topic: str = "") -> list[tuple[int, str]]:
-        """A topic, the sink's unless one is named, as a reader of committed records has it: offsets and lines."""
+        """A topic, the sink's unless one is named, as a reader of committed records sees it: offsets and lines."""
         found = self._read(topic or self.topic, 0)
         return [(offset, value.decode()) for offset, _key, value in found if value is not None]
 
     async def until_in_own_topic(self, last: str) -> list[str]:
-        """Until the other source has brought the last line; all that are there."""
+        """Wait until the other source has produced the last line; returns all lines that are there."""
         async with asyncio.timeout(60):
             lines = [one for _, one in await asyncio.to_thread(self.in_topic, self.own_topic)]
             while not lines or lines[-1] != last:
@@ -166,7 +167,7 @@ class Way:
             return lines
 
     def own_positions(self) -> list[int]:
-        """Where the other source is by its own topic, and by the cluster's."""
+        """Positions of the other source by its own topic, and by the cluster's."""
         key = f'["{self.own_source}",'.encode()
         return [
             json.loads([value or b"{}" for _, found, value in records if found.startswith(key)][-1])["position"]
@@ -177,7 +178,7 @@ class Way:
         ]
 
     def cut(self) -> Cut:
-        """What the source and the sink have committed now."""
+        """The offsets that the source and the sink have committed now."""
         key = f'["{self.source}",'.encode()
         position = 0
         for partition in range(5):
@@ -197,7 +198,7 @@ class Way:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 20,  # how long the client waits for more before it tells the end: 500 by default
+                "fetch.wait.max.ms": 20,  # how long the client waits for more before it reports the end: 500 by default
             }
         )
         try:
@@ -216,7 +217,7 @@ class Way:
 
 @beside_java
 @pytest.mark.parametrize(("mode", "end"), CASES)
-async def test_lines_survive_java_to_us_and_back(
+async def test_no_line_is_lost_from_java_to_us_and_back(
     mode: str, end: str, kafka: Broker, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     group = tmp_topic("g")
@@ -262,14 +263,14 @@ def _settings(mode: str) -> dict[str, str]:
     return {
         **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",
-        # what a Java cluster that shares topics with a mesh has to have (docs/reference/guarantees.md)
+        # a setting that a Java cluster sharing topics with a mesh must have (docs/reference/guarantees.md)
         "isolation.level": "read_committed",
         "consumer.isolation.level": "read_committed",
-        # the shortest the broker takes: a killed worker is out of its groups soon
+        # the shortest the broker allows: a killed worker is out of its groups soon
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "1500",
         "consumer.session.timeout.ms": "6000",
-        # a task that is given up in the stop commits nothing: on a busy machine that takes more than 5 s
+        # a task that is abandoned in the stop commits nothing: on a busy machine that takes more than 5 s
         "task.shutdown.graceful.timeout.ms": "12000",
         **(EXACTLY_ONCE if mode == "exactly-once" else {}),
     }
@@ -280,7 +281,7 @@ async def _running(mesh: Mesh, way: Way) -> None:
 
 
 async def _until_all(way: Way, lines: list[str]) -> None:
-    """Until the last line has arrived; it comes after all others, as there is one partition and one task."""
+    """Wait until the last line has arrived; it comes after all others, as there is one partition and one task."""
     await way.until_arrived(len(lines))
     async with asyncio.timeout(60):
         last = (await asyncio.to_thread(way.arrived))[-1]

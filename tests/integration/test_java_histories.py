@@ -1,12 +1,12 @@
 """Random histories written by Java's own stores and by ours in turn, on the same two topics: both read the same.
 
-Either side does whatever its interface lets a herder or worker do, in any order: task sets of connectors that are not
-there, commits and counts after a deletion, statuses of repeated and older generations, safe or not, deletions of
-connectors whose tasks stand, restarts, session keys, logger levels, topics in use. In between come records that neither
-writes: malformed ones, of unknown kinds, of older releases, of no worker. After each history everything that the two
-interfaces show of it is compared, at the end everything of all of them. Then both topics are compacted, as a cleaner
+Either side does whatever its interface lets a herder or worker do, in any order: task sets of missing connectors,
+commits and counts after a deletion, statuses of repeated and older generations, safe or not, deletions of
+connectors whose tasks exist, restarts, session keys, logger levels, topics in use. In between come records that neither
+writes: malformed ones, of unknown kinds, of older releases, of no worker. After each history the views of the two
+interfaces of it are compared, at the end the views of all of them. Then both topics are compacted, as a cleaner
 may leave them, and read by new stores. In `make soak` all this is run twice: Java's store drops the rest of a polled
-batch behind a number that is none (docs/reference/differences.md), so that no such record may be among those that are
+batch behind an invalid number (docs/reference/differences.md), so that no such record may be among those that are
 compacted.
 """
 
@@ -46,7 +46,7 @@ _DO = (
 )
 Odd = Sequence[tuple[str, Any]]
 _STATUS = {"state": "RUNNING", "trace": None, "worker_id": None, "generation": 3, "version": None}
-#: Of the config topic, what no store writes: `%s` is a connector's name.
+#: Records of the config topic that no store writes: `%s` is a connector's name.
 _ODD_CONFIGS: tuple[tuple[str, Any], ...] = (
     ("connector-%s", b"{"),
     ("connector-%s", {"properties": 5}),
@@ -139,7 +139,7 @@ def _operation(chance: random.Random, names: Sequence[str], generation: int, odd
     "compacts",
     [pytest.param(True, id="compacted"), *([pytest.param(False, id="as-written")] if SOAKING else [])],
 )
-async def test_whoever_writes_what_both_read_the_same(
+async def test_both_sides_read_the_same_whoever_wrote(
     kafka_bootstrap: str, tmp_topic: Callable[[str], str], tmp_path: Path, compacts: bool
 ) -> None:
     odd_configs = [one for one in _ODD_CONFIGS if not (compacts and one in _DROP_THE_REST)]

@@ -1,13 +1,13 @@
-"""A mirror between two Kafka clusters that do not know each other goes from Java's MirrorMaker connectors to ours and
+"""Hand-over of a mirror between two unrelated Kafka clusters from Java's MirrorMaker connectors to ours and
 back, while records keep coming and a group reads at the source; at the end the group moves to the target.
 
-What is promised, and why:
+The promises, with their reasons:
 
-- no record is lost, and each partition's records stay in order, whatever ends Java;
+- no record is lost, and each partition's records stay in order, however Java ends;
 - a clean stop commits on both sides, so each record is in the copy once; after kill -9 of Java only records behind its
   last offset commit are there twice, and with exactly-once support none is (for readers of committed records);
-- checkpoints are the same to Java's `RemoteClusterUtils` and to our reader, whoever wrote them, and go on from one side
-  to the other; a group is never put behind a record that it has not read.
+- checkpoints are the same to Java's `RemoteClusterUtils` and to our reader, whoever wrote them, and continue from one
+  side to the other; a group is never put behind a record that it has not read.
 
 Full size only: two brokers, a worker of Java's and a mesh for three stages each are about a minute a case.
 """
@@ -52,9 +52,9 @@ pytestmark = [
 ]
 
 STAGE_RECORDS = 20_000
-"""What each side must copy before the next hand-over."""
+"""Records that each side must copy before the next hand-over."""
 UNREAD_RECORDS = 3_000
-"""What comes when the group reads no more, at least."""
+"""Minimum of records that come after the group stops reading."""
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _STAGE_S = 150.0
 
@@ -77,7 +77,9 @@ async def clusters(tmp_path: Path) -> AsyncGenerator[Clusters]:
     [("plain", "stop"), ("plain", "kill"), ("exactly-once", "kill")],
     ids=["plain", "plain-kill-9", "exactly-once-kill-9"],
 )
-async def test_a_mirror_goes_from_java_to_us_and_back(mode: str, end: str, clusters: Clusters, tmp_path: Path) -> None:
+async def test_a_mirror_is_handed_over_from_java_to_us_and_back(
+    mode: str, end: str, clusters: Clusters, tmp_path: Path
+) -> None:
     group = "connect-us"
     source, target = clusters.source, clusters.target
     source.create_topic(TOPIC, PARTITIONS)
@@ -128,20 +130,20 @@ def _settings(*, exactly_once: bool) -> dict[str, str]:
     return {
         **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",
-        # what a Java cluster that shares topics with a mesh has to have (docs/reference/guarantees.md)
+        # a setting that a Java cluster sharing topics with a mesh must have (docs/reference/guarantees.md)
         "isolation.level": "read_committed",
         "consumer.isolation.level": "read_committed",
-        # the shortest the broker takes by default: a killed worker is out of its group soon
+        # the shortest the broker allows by default: a killed worker is out of its group soon
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "1500",
         "task.shutdown.graceful.timeout.ms": "12000",
-        # what a killed worker left open is the broker's to abort; nobody sees what comes after it before
+        # the broker must abort a killed worker's open transaction; until then nobody sees later records
         **({**EXACTLY_ONCE, "producer.transaction.timeout.ms": "10000"} if exactly_once else {}),
     }
 
 
 def _configs(source: str, target: str) -> dict[str, dict[str, str]]:
-    """One for both sides."""
+    """One config for both sides."""
     common = {
         "source.cluster.alias": SOURCE,
         "target.cluster.alias": TARGET,
@@ -176,7 +178,7 @@ def _configs(source: str, target: str) -> dict[str, dict[str, str]]:
 
 @asynccontextmanager
 async def _java(java: JavaConnect) -> AsyncGenerator[None]:
-    """Running, and gone at the end whatever happens."""
+    """A running worker that is ended whatever happens."""
     try:
         await asyncio.to_thread(java.start)
         yield
@@ -189,7 +191,7 @@ async def _running(mesh: Mesh) -> None:
 
 
 async def _stage(clusters: Clusters, before: Mapping[Place, int]) -> None:
-    """Until so many more records are copied, and the group that reads is told of further than before."""
+    """Wait until so many more records are copied, and the reading group's checkpoint is further than before."""
     begun = await asyncio.to_thread(clusters.copied)
 
     def is_done() -> bool:
@@ -205,13 +207,13 @@ async def _until_told(clusters: Clusters, group: str) -> None:
 
 
 async def _until_all(clusters: Clusters, written: int) -> None:
-    """Until the last record of each partition is there."""
+    """Wait until the last record of each partition is there."""
     lasts = {written - 1, written - 2}
     await _until(lambda: lasts == {one[-1][1] for one in clusters.in_copy()}, lambda: "the last records do not come")
 
 
 async def _until_moved(clusters: Clusters) -> dict[Place, int]:
-    """Until the group that reads no more is set at the target to where its checkpoints are; where that is."""
+    """Wait until the group that stopped reading is at its checkpoints at the target; returns its offsets."""
     places = [(COPY, number) for number in range(PARTITIONS)]
 
     def at() -> list[int]:
@@ -237,8 +239,9 @@ async def _until(condition: Callable[[], bool], seen: Callable[[], str]) -> None
 
 
 async def _agreed(clusters: Clusters, shop: Shop) -> dict[str, dict[Place, int]]:
-    """What both readers make of the checkpoints, while nobody writes any; no group is put behind what it has not
-    read."""
+    """The checkpoints in both readers' views, while nobody writes any; no group is put behind a record that it has not
+    read.
+    """
     ours = await asyncio.to_thread(clusters.we_say, LIVE, PARKED)
     _, theirs = await asyncio.to_thread(clusters.java_says, LIVE, PARKED)
     assert ours == theirs
@@ -262,7 +265,7 @@ def _beat(source: Kafka) -> None:
 
 
 def _park(source: Kafka, offset: int) -> None:
-    """A group that is somewhere, and nobody reads with."""
+    """A group with a committed offset and no member."""
     consumer = Consumer({"bootstrap.servers": source.bootstrap, "group.id": PARKED})
     consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
     consumer.close()

@@ -1,8 +1,8 @@
-"""Our stores write connectors and stop; Java Connect 4.3.1 starts on the topics and goes on; then we open them again.
+"""Connectors written by our stores, taken over by Java Connect 4.3.1 on the same topics, and then opened by us again.
 
-Java must show what we stored and run it as it is: it makes no task set anew that we committed. What it cannot know of
-(manifests, epochs) it discards with one line each and nothing else in its log is an error. What it changes, our store
-reads as foreign, and adopts with its next write of that connector.
+Java must show our stored connectors and run them as they are: it recreates no task set that we committed. Records
+unknown to it (manifests, epochs) it discards with one line each and nothing else in its log is an error. Its changes
+read as foreign in our store, which adopts them with its next write of that connector.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 ODD = "odd é ☃ name-1-2"
-#: in make test the one with more to it: Java's leader writes with our transactional id
+#: in make test the more demanding one: Java's leader writes with our transactional id
 MODES = ["plain", "exactly-once"] if SOAKING else ["exactly-once"]
 #: keys of records that only we write
 OURS = re.compile(r"herdmesh-(connector-.+|leader|writer)")
@@ -47,7 +47,7 @@ _GENERATION = 7
 
 @dataclass
 class Writer:
-    """What our herder and workers do to the stores, in the fewest words."""
+    """Short calls for the writes of our herder and workers to the stores."""
 
     ours: OurStores
     token: identity_pb2.LeaderToken
@@ -67,8 +67,9 @@ class Writer:
             await self.commit(name, config, tasks, created.connector.task_config_generation)
 
     async def commit(self, name: str, config: dict[str, str], tasks: int, fenced: int | None = None) -> None:
-        """The task set that Java's own file connectors would make of this config. Where all sets up to generation
-        `fenced` are, it is counted in the same transaction."""
+        """The task set that Java's own file connectors would make of this config. If all sets up to generation
+        `fenced` are fenced, the count is written in the same transaction.
+        """
         kind = "Sink" if config["connector.class"] == SINK else "Source"
         task = {**config, "name": name, "task.class": f"org.apache.kafka.connect.file.FileStream{kind}Task"}
         options = config_write.WriteOptions(leader=self.token)
@@ -95,7 +96,7 @@ class Writer:
         await self.ours.config.write.DeleteConnector(config_write.DeleteConnectorRequest(connector=name))
 
     async def put_statuses(self, name: str, tasks: int, state: common.RunState.ValueType) -> None:
-        """With everything that only we have: conditions, commit_scope, the worker's incarnation."""
+        """Put statuses with everything that only we have: conditions, commit_scope, the worker's incarnation."""
         statuses = [
             status_pb2.Status(
                 connector=name,
@@ -193,18 +194,20 @@ SHOWN: dict[str, tuple[str, list[str]]] = {
     "bad": ("RUNNING", ["RUNNING"]),
     "again": ("RUNNING", ["RUNNING"]),
 }
-"""What Java shows of them once it runs them. `bad` is in the words of our worker: Connect itself drops the FAILED of a
+"""Java's view of them once it runs them. `bad` has the text of our worker: Connect itself drops the FAILED of a
 task that never ran when another worker wrote a status of a higher generation (KafkaStatusBackingStore.putSafe), and the
-generations of its group begin at 1."""
+generations of its group begin at 1.
+"""
 
 
 @beside_java
 @pytest.mark.parametrize("mode", MODES)
-async def test_java_runs_what_we_stored_and_we_take_it_back(
+async def test_java_runs_connectors_we_stored_and_we_take_them_back(
     mode: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """1. We write, and stop. 2. Java starts: shows and runs all of it. 3. Java changes some, and stops. 4. We open the
-    topics again: what Java touched is foreign, and the next write of ours adopts it."""
+    topics again: connectors that Java touched are foreign, and the next write of ours adopts them.
+    """
     group = tmp_topic("back")
     admin: Any = AdminClient({"bootstrap.servers": kafka_bootstrap})
     await asyncio.to_thread(admin.create_topics([NewTopic(group, 2, 1)])[group].result, 45)
@@ -212,7 +215,7 @@ async def test_java_runs_what_we_stored_and_we_take_it_back(
         **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",
         "isolation.level": "read_committed",
-        # the shortest the broker takes: should the leave be lost in the stop, nobody waits long
+        # the shortest the broker allows: should the leave be lost in the stop, nobody waits long
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "1500",
         **(EXACTLY_ONCE if mode == "exactly-once" else {}),
@@ -251,7 +254,9 @@ async def test_java_runs_what_we_stored_and_we_take_it_back(
 
 
 async def _runs_as_stored(java: JavaConnect, before: dict[str, Any], raw: RawTopics) -> None:
-    """Configs and task configs are ours, and Java wrote nothing but its session key and the one set nobody had made."""
+    """Check that configs and task configs are ours, and that Java wrote only its session key and the one missing task
+    set.
+    """
     view = await asyncio.to_thread(java_view, java)
     assert {name: one["config"] for name, one in view.items()} == {name: one["config"] for name, one in before.items()}
     made = before["unmade"]["config"] | {"task.class": "org.apache.kafka.connect.file.FileStreamSinkTask"}
@@ -264,7 +269,9 @@ async def _runs_as_stored(java: JavaConnect, before: dict[str, Any], raw: RawTop
 
 
 def _assert_only_our_keys_are_errors(errors: list[str], raw: RawTopics) -> None:
-    """One line for each record of ours, as Connect says of a key it does not know; and the task that cannot start."""
+    """Check that the log has one error for each record of ours, with Connect's text for an unknown key, and one for the
+    task that cannot start.
+    """
     found = [DISCARDED.fullmatch(line) for line in errors]
     assert Counter(line[1] for line in found if line) == {key: n for key, n in raw.keys.items() if OURS.fullmatch(key)}
     others = [error for error, line in zip(errors, found, strict=True) if line is None]
@@ -276,7 +283,7 @@ async def _change(java: JavaConnect, files: Files) -> None:
     await asyncio.to_thread(java.pause, "snk")
     await asyncio.to_thread(java.delete, "again")
     await asyncio.to_thread(java.create, "javas", files.sink_config())
-    # RESTARTING is written whatever is stored; from then on the status is Java's own, and FAILED can be said
+    # RESTARTING is written whatever is stored; from then on the status is Java's own, and can become FAILED
     await asyncio.to_thread(java.restart, "bad", include_tasks=True)
     await _until_worker(java, "bad")
     await asyncio.to_thread(java.restart_task, "bad", 0)
@@ -288,7 +295,7 @@ async def _change(java: JavaConnect, files: Files) -> None:
         "bad": ("RUNNING", ["FAILED"]),
     }
     await _until_shown(java, shown)
-    # It is RUNNING before it has read its topic, which Java then writes down: what is compared later has that.
+    # It is RUNNING before it has read its topic, which Java then writes down: the later comparison includes that.
     async with asyncio.timeout(45):
         found = await asyncio.to_thread(java.active_topics, "javas")
         while not found:
@@ -338,7 +345,7 @@ async def _until_shown(java: JavaConnect, shown: Any) -> None:
 
 
 async def _until_worker(java: JavaConnect, name: str) -> None:
-    """Until the status of the connector's first task is one of Java's."""
+    """Wait until the status of the connector's first task is one of Java's."""
 
     def worker() -> str:
         status = java.status(name)

@@ -1,6 +1,7 @@
-"""A live Connect 4.3.1 and we say the same of thousands of generated configs, of workers with every policy.
+"""Validation by a live Connect 4.3.1 and by us, equal for thousands of generated configs, for workers with every
+policy.
 
-`make soak` alone: `make test` asks a few of a worker that runs anyway, in test_java_agrees.py.
+`make soak` alone: `make test` validates a few with a worker that runs anyway, in test_java_agrees.py.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SEEDS = 1_000
 
 @beside_java
 @pytest.mark.parametrize("worker", WORKERS)
-async def test_java_says_the_same(worker: str, kafka_bootstrap: str, tmp_path: Path) -> None:
+async def test_java_gives_the_same_validation_answers(worker: str, kafka_bootstrap: str, tmp_path: Path) -> None:
     settings, facts = WORKERS[worker]
     java = JavaConnect(kafka_bootstrap, tmp_path, group=f"val-{worker}", settings=settings)
 

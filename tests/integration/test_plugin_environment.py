@@ -1,6 +1,7 @@
-"""A plugin folder as docs/how-to/plugins.md has it made: `herd plugin new`, a wheel of that, `python -m venv`, and
-pip's own installation. Other tests write such folders by hand (`plugin_environments`), faster, and only as we think
-they are."""
+"""A plugin folder created as docs/how-to/plugins.md describes: `herd plugin new`, a wheel of that, `python -m venv`,
+and pip's own installation. Other tests write such folders by hand (`plugin_environments`), faster, and only by our
+assumptions.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def _ran(*command: str) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_package_that_pip_installed_into_a_virtual_environment_is_a_workers_plugin(tmp_path: Path) -> None:
-    """Its connector is listed, asked about a config, started and asked for tasks, in a process of the folder."""
+def test_a_package_installed_by_pip_into_a_virtual_environment_is_a_plugin_of_the_worker(tmp_path: Path) -> None:
+    """Its connector is listed, validates a config, is started and makes task configs, in a process of the folder."""
     package = write(Skeleton("red-fish", "sink"), tmp_path)
     packages = environment(tmp_path / "plugins" / "red-fish", package)
     found = discover(str(tmp_path / "plugins"))

@@ -1,5 +1,6 @@
-"""Tasks under one connector's rate limit and the herder that levels them, together in simulated seconds: the engine's
-buckets, the herder's arithmetic, and the time that words take between them."""
+"""Tasks under one connector's rate limit and the herder that shares it out, together in simulated seconds: the engine's
+buckets, the herder's arithmetic, and the delay of messages between them.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ TOLD_AFTER_S = 0.2
 
 
 class Tasks:
-    """All tasks of a connector with a limit, told of each other every quarter of a second, `TOLD_AFTER_S` late."""
+    """All tasks of a connector with a limit, which learn of each other every quarter of a second, `TOLD_AFTER_S`
+    late.
+    """
 
     def __init__(self, limit: float, demand: list[Callable[[float], float]]) -> None:
-        """`demand`: what each task would like to take per second, by time."""
+        """`demand`: the rate each task would like to have, by time."""
         self.now = 0.0
         self.taken: list[tuple[float, int]] = []
         self._demand = demand
@@ -80,7 +83,7 @@ def after(begin_s: float, per_second: float) -> Callable[[float], float]:
         [always(1e5)] * 8,
     ],
 )
-def test_together_they_take_the_limit_whoever_of_them_has_records(demand: list[Callable[[float], float]]) -> None:
+def test_tasks_together_use_the_limit_whichever_of_them_has_records(demand: list[Callable[[float], float]]) -> None:
     tasks = Tasks(300.0, demand)
     tasks.run_until(30.0)
     for since_s in (5.0, 12.0, 19.0):
@@ -93,14 +96,14 @@ def test_together_they_take_the_limit_whoever_of_them_has_records(demand: list[C
         lambda all_: sum(all_) >= 330
     )
 )
-def test_any_mixture_of_demands_takes_the_limit(demands: list[float]) -> None:
+def test_any_mixture_of_demands_uses_the_limit(demands: list[float]) -> None:
     tasks = Tasks(300.0, [always(one) for one in demands])
     tasks.run_until(25.0)
     assert tasks.count(14.0) == pytest.approx(3_000, rel=0.05), demands
 
 
 @pytest.mark.parametrize("joining", [1, 3, 7])
-def test_tasks_that_join_take_little_more_at_first_and_soon_nothing(joining: int) -> None:
+def test_joining_tasks_exceed_the_limit_only_a_little_and_briefly(joining: int) -> None:
     tasks = Tasks(300.0, [always(1e5), *[after(20.0, 1e5)] * joining])
     tasks.run_until(40.0)
     assert tasks.count(9.0) == pytest.approx(3_000, rel=0.05)
@@ -108,7 +111,7 @@ def test_tasks_that_join_take_little_more_at_first_and_soon_nothing(joining: int
     assert tasks.count(23.0) == pytest.approx(3_000, rel=0.05)
 
 
-def test_a_task_that_falls_quiet_leaves_its_part_to_the_others() -> None:
+def test_a_task_without_records_leaves_its_share_to_the_others() -> None:
     tasks = Tasks(300.0, [always(1e5), lambda now_s: 500.0 if now_s < 2.0 else 0.0])
     tasks.run_until(30.0)
     assert tasks.count(10.0) == pytest.approx(3_000, rel=0.05)

@@ -1,4 +1,4 @@
-"""Many connectors on twenty workers over real gRPC: herders in processes of their own, stores and task runners here.
+"""Many connectors on twenty workers over real gRPC: herders in processes of their own, stores and fake workers here.
 
 1,000 connectors with four tasks each under `make soak`, 100 in `make test`. `-s` prints the figures: time until all
 run, ListConnectors with status, memory and processor time of an idle herder, a lost worker, another leader.
@@ -49,15 +49,15 @@ TASKS = 4
 WORKERS = 20
 IDLE_S = soak_or(2, 20)
 WAIT_S = soak_or(60, 300)
-#: What is promised at the full size: ListConnectors with status; a lost worker's units placed, from when it is given up
-#: until the last is told to start elsewhere; one step of the herder's state.
+#: Promises at the full size: ListConnectors with status; placement of a lost worker's units, from when it counts as
+#: lost until the last start command; one step of the herder's state.
 LIST_MS_GOAL, PLACED_S_GOAL, STEP_MS_GOAL = 200, 1.0, STEP_MS_MAX
 #: The soak holds it to that. Where tests run, other work may have the same cores: there a gate is three times as much.
 GATE = 1 if SOAKING else 3
 LIST_MS_MAX = GATE * LIST_MS_GOAL * CONNECTORS / 1_000
-#: Until the last of them says RUNNING as a client sees it, who asks again and again.
+#: Until the last of them is RUNNING for a client that polls.
 RUNNING_S_MAX = 3 * PLACED_S_GOAL
-#: As by default: a machine that stands still for a moment loses no worker by it.
+#: As by default: a short stall of the machine loses no worker.
 STREAM_GRACE_MS = 2_000
 
 
@@ -77,7 +77,7 @@ class HerderProcess(StoreProcess):
 
 
 class Fleet:
-    """The whole of it."""
+    """The whole fleet."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -121,7 +121,7 @@ class Fleet:
         return list((await herder.client.ListConnectors(request)).connectors)
 
     async def until_all_run(self, herder: HerderProcess) -> float:
-        """Seconds until every connector and task is RUNNING on a worker that is here."""
+        """Seconds until every connector and task is RUNNING on a live worker."""
         begun_s = time.monotonic()
 
         async def all_run() -> bool:
@@ -142,7 +142,7 @@ async def until(reached: Callable[[], Awaitable[bool]]) -> None:
                 if await reached():
                     return
             except HerdmeshError:
-                pass  # nobody leads at the moment
+                pass  # no herder leads at the moment
             await asyncio.sleep(0.25)
 
 
@@ -158,7 +158,7 @@ def memory_mb(pid: int) -> float:
 
 
 def said(herder: HerderProcess, event: str) -> list[dict[str, Any]]:
-    """These lines of its log."""
+    """Log lines of this event."""
     lines = herder.log_path.read_text("utf-8").splitlines(keepends=True)
     found = [json.loads(line) for line in lines if line.endswith("\n") and f'"{event}"' in line]
     return [line for line in found if line["event"] == event]

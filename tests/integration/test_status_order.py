@@ -1,8 +1,8 @@
-"""A worker's statuses over fail-overs of the status store: an older one never lands after a newer one.
+"""A worker's statuses over fail-overs of the status store: an older one is never written after a newer one.
 
 The worker's real client and two replicas of the real service over the memory engine, whose commits lose their answers
 and whose writer is deposed without noticing, again and again. Each status carries a rising generation, so that the
-topic itself tells the order.
+topic itself shows the order.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ FAIL_OVERS = soak_or(4, 24)
 STATES = [RunState.RUNNING, RunState.PAUSED, RunState.FAILED]
 
 
-async def test_the_last_word_on_each_unit_wins_whatever_happens_to_the_writer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statuses, "_CALL_TIMEOUT_S", 0.3)  # many calls are given up while they are on their way
+async def test_the_latest_status_of_each_unit_wins_over_fail_overs_of_the_writer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(statuses, "_CALL_TIMEOUT_S", 0.3)  # many calls time out in flight
     broker = MemoryBroker()
     stale: list[StatusStale] = []
 
@@ -55,7 +57,7 @@ async def test_the_last_word_on_each_unit_wins_whatever_happens_to_the_writer(mo
         generation = 0
 
         async def write_until(done: asyncio.Future[Any]) -> None:
-            """A status of some unit every few milliseconds."""
+            """Write a status of some unit every few milliseconds."""
             nonlocal generation
             while not done.done():
                 generation += 1
@@ -70,7 +72,7 @@ async def test_the_last_word_on_each_unit_wins_whatever_happens_to_the_writer(mo
             (_, writer), (other, _) = stores
             assert isinstance(writer, MemoryTopicStore)
             if turn % 2 == 0:
-                writer.freeze()  # it is not told that it was deposed; its calls still go out and meet the fence
+                writer.freeze()  # it does not learn that it was deposed; its calls still go out and meet the fence
                 await write_until(asyncio.ensure_future(other.serving(WRITE_SERVICE)))
                 await write_until(asyncio.ensure_future(_records(broker, len(_keys(broker)) + 20)))
                 writer.thaw()
@@ -79,7 +81,7 @@ async def test_the_last_word_on_each_unit_wins_whatever_happens_to_the_writer(mo
                 await write_until(asyncio.ensure_future(_records(broker, len(_keys(broker)) + 20)))
         last = {unit: generation - (generation - number) % len(UNITS) for number, unit in enumerate(UNITS)}
         assert not any(task.done() for task in ends)
-        monkeypatch.setattr(statuses, "_CALL_TIMEOUT_S", 20.0)  # the last words are given up no more
+        monkeypatch.setattr(statuses, "_CALL_TIMEOUT_S", 20.0)  # the last statuses do not time out any more
         await client.close(flush_s=30)
     generations: dict[bytes, list[int]] = {}
     for key, value in _keys(broker):

@@ -1,7 +1,7 @@
-"""Both stores as processes when the broker refuses them something or takes their topic away: they say what an operator
-has to mend, over gRPC and in `herd doctor`, and go on by themselves once it is mended.
+"""Both stores as processes when the broker refuses them something or their topic is deleted: they name the fix for the
+operator, over gRPC and in `herd doctor`, and continue by themselves once it is fixed.
 
-One test leads one process of each through all of it, because processes take longer to start than to be tried.
+One test takes one process of each through all of it, because processes take longer to start than to be tested.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STATUS_PARTITIONS = 3
 
 
 class Subject:
-    """One of the two stores, with what differs between them."""
+    """One of the two stores, with the differences between them."""
 
     def __init__(self, kind: str, guarded: GuardedBroker, topic: str, log_path: Path) -> None:
         self.kind, self.guarded, self.topic = kind, guarded, topic
@@ -56,7 +56,7 @@ class Subject:
         return process.read
 
     async def allow(self) -> None:
-        """Everything it needs of its own."""
+        """Grant all rights that it needs for itself."""
         await self.guarded.allow_store(self.user, self.topic, self.id, self.election)
 
     async def status(self) -> store_pb2.StoreStatus:
@@ -74,11 +74,12 @@ class Subject:
 
 @of_stores
 @pytest.mark.slow
-async def test_both_stores_through_what_an_operator_has_to_mend(
+async def test_both_stores_report_and_recover_from_everything_an_operator_must_fix(
     guarded: GuardedBroker, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """1. They may nothing, and say so. 2. They are granted everything, and go on. 3. The config store loses the right
-    to write and goes on reading. 4. Somebody writes what cannot be read. 5. Their topics are made anew: they end."""
+    """1. They have no rights, and report it. 2. They get all rights, and continue. 3. The config store loses the right
+    to write and keeps reading. 4. Another program writes an unreadable record. 5. Their topics are recreated: they end.
+    """
     config = Subject("config", guarded, tmp_topic("configs"), tmp_path / "config.log")
     status = Subject("status", guarded, tmp_topic("status"), tmp_path / "status.log")
     subjects = (config, status)
@@ -125,7 +126,7 @@ async def _doctor_hears_of_refusals(config: Subject, status: Subject) -> None:
 async def _granted(subject: Subject) -> None:
     await subject.allow()
     if subject.kind == "config":
-        # A group it may not look at is not told from an empty one: it must not take over Java's topics on that.
+        # It cannot distinguish a group it may not read from an empty one: it must not take over Java's topics on that.
         async with asyncio.timeout(_WAIT_S):
             while True:
                 if f"describe group {subject.topic}" in (await subject.status()).message:
@@ -189,7 +190,7 @@ async def _doctor_lists_unreadable_records(config: Subject, status: Subject) -> 
 
 
 async def _topic_is_made_anew(subject: Subject) -> None:
-    """Calls in flight end with the reason, the process with code 1; started again it serves what is there."""
+    """Calls in flight end with the reason, the process with code 1; started again it serves the recreated topic."""
     watching = asyncio.Event()
     calls = asyncio.gather(_watch_to_the_end(subject, watching), subject.process.ended())
     await asyncio.wait_for(watching.wait(), _WAIT_S)
@@ -212,7 +213,7 @@ async def _topic_is_made_anew(subject: Subject) -> None:
 
 
 async def _watch_to_the_end(subject: Subject, watching: asyncio.Event) -> HerdmeshError | None:
-    """How the watch ended; `watching` is set when it has begun."""
+    """The error that ended the watch; `watching` is set when it has begun."""
     if subject.kind == "config":
         watch = subject.stub.Watch(config_pb.WatchRequest())
     else:

@@ -1,12 +1,12 @@
-"""The model of Kafka's log cleaner, held against a real broker's over random logs, while it works and after.
+"""The model of Kafka's log cleaner, compared with a real broker's over random logs, while it works and after.
 
 In `make soak` only: a cleaner takes its time. The models are `left_of` of `test_compaction_status.py` and `Cleaner` of
 `tests/support/config_world.py`: of each key the last record stays and any older one stays or goes; a tombstone that is
-last goes only when its retention is over and nothing older of its key is left.
+last goes only when its retention is over and no older record of its key is left.
 
-The broker is stopped (SIGSTOP) again and again while its cleaner works, and its files are read: what lies there is what
-a reader that begins now would find. What a reader finds that began earlier is what it had read by then, and of the rest
-what is left when it goes on.
+The broker is stopped (SIGSTOP) again and again while its cleaner works, and its files are read: they hold the records
+that a reader beginning now would find. A reader that began earlier finds the records it had read by then, and of the
+rest those that are left when it continues.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _write(bootstrap: str, topic: str, chance: random.Random) -> None:
 
 
 def _stored(broker: Broker, topic: str) -> list[list[StoredKey]] | None:
-    """Every record that lies in each partition, at one moment; None while a segment is being replaced."""
+    """Every record of each partition's files, at one moment; None while a segment is being replaced."""
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)
     try:
@@ -91,7 +91,7 @@ def _by_key(records: Sequence[StoredKey]) -> dict[bytes, list[StoredKey]]:
 
 
 def _is_as_modelled(written: Sequence[StoredKey], left: Sequence[StoredKey]) -> bool:
-    """By the model; `left` is what one reader found."""
+    """Whether the model allows it; `left` are the records that one reader found."""
     kept = _by_key(left)
     for key, records in _by_key(written).items():
         found, last = kept.get(key, []), records[-1]
@@ -103,7 +103,7 @@ def _is_as_modelled(written: Sequence[StoredKey], left: Sequence[StoredKey]) -> 
 
 
 def _leaves_ends_only(written: Sequence[StoredKey], left: Sequence[StoredKey]) -> bool:
-    """Of each key some of the latest records are left, without a gap."""
+    """Whether of each key some of the latest records are left, without a gap."""
     kept = _by_key(left)
     return all(
         records[len(records) - len(kept.get(key, [])) :] == kept.get(key, [])
@@ -113,7 +113,7 @@ def _leaves_ends_only(written: Sequence[StoredKey], left: Sequence[StoredKey]) -
 
 
 def _is_clean(left: Sequence[StoredKey], segment: int) -> bool:
-    """Before the segment in use there is one record of each key."""
+    """Whether there is one record of each key before the segment in use."""
     old = [record.key for record in left if record.offset < segment]
     return len(set(old)) == len(old)
 
@@ -124,7 +124,7 @@ def _segment_in_use(broker: Broker, topic: str, partition: int) -> int:
 
 
 @pytest.mark.parametrize("retention_ms", ["0", "86400000"])
-async def test_what_a_real_cleaner_leaves_of_random_logs_is_what_the_models_may_leave(
+async def test_a_real_cleaner_leaves_random_logs_as_the_models_allow(
     slow_cleaner: Broker, tmp_topic: Callable[..., str], retention_ms: str
 ) -> None:
     topic, chance = tmp_topic("random"), random.Random(25)
@@ -157,7 +157,7 @@ async def test_what_a_real_cleaner_leaves_of_random_logs_is_what_the_models_may_
     ]
     assert len(half_done) > _PARTITIONS, "the broker was never looked at while its cleaner worked"
     if retention_ms == "0":
-        return  # a reader that takes longer than a tombstone is kept may miss it: Kafka promises no more
+        return  # a reader that takes longer than a tombstone's retention may miss it: Kafka promises no more
     with_gaps = 0
     for before, after in pairwise(states):
         for records, first, then in zip(written, before, after, strict=True):

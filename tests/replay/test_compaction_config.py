@@ -1,4 +1,5 @@
-"""Legal compaction changes no snapshot of the config store, and no decision of a writer that restarted on what it left.
+"""Legal compaction of the config topic: it changes no snapshot of the config store, and no decision of a writer that
+restarted on a compacted topic.
 
 For connectors that Java wrote last, Java's own rules decide, compaction and all: those are checked against a second
 implementation of them (`tests.support.java_config_rules`) that reads the same records.
@@ -37,7 +38,7 @@ _SEARCH = settings(_BUDGET, max_examples=300, phases=[Phase.generate], report_mu
 @pytest.mark.timeout(900)
 @_BUDGET
 @given(OUR_HISTORIES)
-def test_what_we_wrote_reads_the_same_whatever_is_compacted_and_whoever_restarts(steps: list[Step]) -> None:
+def test_our_records_read_the_same_after_any_compaction_and_restart(steps: list[Step]) -> None:
     world = play(steps, World(ours_alone=True))
     assert not any(one.foreign for one in world.first.state.stored())
 
@@ -45,11 +46,11 @@ def test_what_we_wrote_reads_the_same_whatever_is_compacted_and_whoever_restarts
 @pytest.mark.timeout(900)
 @_BUDGET
 @given(MIXED_HISTORIES)
-def test_so_it_does_beside_java_and_what_java_wrote_last_reads_as_java_reads_it(steps: list[Step]) -> None:
+def test_beside_java_our_records_read_the_same_and_javas_read_as_java_reads_them(steps: list[Step]) -> None:
     play(steps, World())
 
 
-def test_the_histories_do_what_they_are_for() -> None:
+def test_the_histories_exercise_adoption_restarts_and_refusals() -> None:
     happened: Counter[str] = Counter()
 
     @settings(_BUDGET, max_examples=30)
@@ -81,7 +82,7 @@ def _nothing(_: ConnectorState) -> list[TaskConfigRecord]:
     return []
 
 
-def test_without_manifests_compaction_is_seen() -> None:
+def test_without_manifests_compaction_changes_snapshots() -> None:
     def no_manifest(record: NewRecord) -> bool:
         return not record.key.startswith(manifest_key(""))
 
@@ -89,7 +90,7 @@ def test_without_manifests_compaction_is_seen() -> None:
         _played(OUR_HISTORIES, lambda: World(ours_alone=True, visible=no_manifest))
 
 
-def test_without_digests_java_is_overruled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_digests_a_change_by_java_is_overruled(monkeypatch: pytest.MonkeyPatch) -> None:
     def same(_: object) -> str:
         return "same"
 
@@ -99,13 +100,13 @@ def test_without_digests_java_is_overruled(monkeypatch: pytest.MonkeyPatch) -> N
         _played(MIXED_HISTORIES, World)
 
 
-def test_without_the_deleted_marker_what_was_deleted_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_deleted_marker_a_deleted_connector_reappears(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "_gone", _unchanged)
     with pytest.raises(Differs):
         _played(OUR_HISTORIES, lambda: World(ours_alone=True))
 
 
-def test_without_restating_a_leader_that_died_takes_a_task_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_restated_tasks_a_dead_leaders_task_record_replaces_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its task record is the latest of the number, though no commit followed: compaction leaves only that one."""
 
     def history(world: World) -> None:
@@ -127,7 +128,7 @@ def _not_raced(_state: ConnectorState, _manifest: ManifestRecord) -> bool:
     return False
 
 
-def test_without_the_latest_commit_a_fence_too_many_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_latest_commit_a_connector_waits_for_a_fence_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit of Java's gets in before the config that we create: it met none, so nothing waits for a fence."""
 
     def history(world: World) -> None:
@@ -141,7 +142,7 @@ def test_without_the_latest_commit_a_fence_too_many_is_seen(monkeypatch: pytest.
         history(World())
 
 
-def test_a_writer_that_goes_on_from_connects_rules_loses_what_compaction_took(
+def test_a_writer_that_continues_by_connects_rules_alone_loses_compacted_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(manifest, "continued", _unchanged)

@@ -1,19 +1,19 @@
-"""Compaction, and partitions read in any order: what of the status topic reads the same whatever happens to it.
+"""Readings of the status topic that no compaction and no reading order of partitions changes.
 
 True of every key whose latest record is ours: it reads as that record, whatever is compacted in whichever partition,
 in whatever order partitions are read, and whatever Java wrote under other keys, the deletion of a task's connector
 apart. For this our writer gives each task of a deleted connector a tombstone of its own, and a reader lets a
-connector's tombstone take nothing along that is younger, and never takes an UNASSIGNED of ours for stale. It needs a
+connector's tombstone delete no younger record, and never counts an UNASSIGNED of ours as stale. It needs a
 clock that does not go back when another writer takes over.
 
 True of Java's own reader too, in the order in which all was written: our writer puts a tombstone before an UNASSIGNED
 that a RUNNING would make stale for it.
 
-Not true of what Java wrote, by the nature of its topic (docs/reference/connect/status-topic.md, sections 5.2 and 5.4):
-a connector's tombstone takes tasks along that lie in other partitions, and an UNASSIGNED that was ignored under a
+Not true of Java's records, by the nature of its topic (docs/reference/connect/status-topic.md, sections 5.2 and 5.4):
+a connector's tombstone also deletes tasks that are in other partitions, and an UNASSIGNED that was ignored under a
 RUNNING shows once compaction has removed that RUNNING. Java's statuses read as Java reads the same records in the same
-order. Nor is it true of Java's reader in another order of partitions, whatever anybody writes:
-`test_what_java_shows_...` has the two cases.
+order. Nor is it true of Java's reader in another order of partitions, whoever wrote the records: the two tests
+`test_java_shows_...` have the cases.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Topic:
         #: Java's reading with and without the two rules that our reader adds.
         self.java, self.plain = JavaStatuses(), JavaStatuses(plain=True)
         self.now_ms = 1_000
-        #: Of each key, what we wrote last under it; Java's record takes it away.
+        #: Of each key, our last record; Java's record removes it.
         self.ours: dict[bytes, StoredRecord] = {}
-        #: The last RUNNING that a worker of ours put of each task, whatever became of it.
+        #: The last RUNNING of each task that a worker of ours put, whatever happened to it.
         self.ran: dict[tuple[str, int], TaskStatus] = {}
 
     def write(self, records: list[NewRecord]) -> None:
@@ -87,7 +87,7 @@ class Topic:
         self.ours.pop(key, None)
         gone = self._append(key, value)
         if value is None and key == status_topic.connector_status_key(record.connector):
-            # Java's own leader writes their tombstones first; without those, the tasks that stand go too.
+            # Java's own leader writes their tombstones first; without those, the existing tasks are deleted too.
             tasks = status_topic.task_status_key(record.connector, 0).rpartition(b"-")[0]
             self.ours = {
                 other: stored
@@ -109,12 +109,13 @@ class Topic:
 
 
 def left_of(log: list[StoredRecord], chance: Random) -> list[StoredRecord]:
-    """What a reader meets of a partition where a cleaner came some way: of each key the last record before there and
-    any of the older ones; a tombstone may go too when its retention is over and nothing older of its key is left.
+    """Records that a reader finds in a partition where a cleaner came some way: of each key the last record before
+    there and any of the older ones; a tombstone may go too when its retention is over and no older record of its key is
+    left.
 
-    `test_cleaner_model.py` holds this against a real broker. On its disk a pass, which goes from the oldest segment on,
-    never leaves an older record of a key and takes a younger one; but a reader that has read the older one before the
-    pass meets just that.
+    `test_cleaner_model.py` compares this with a real broker. On its disk a pass, which goes from the oldest segment on,
+    never leaves an older record of a key and removes a younger one; but a reader that has read the older one before the
+    pass sees just that.
     """
     cleaned_to, tombstones_to = (round(chance.choice([0, 1, chance.random()]) * len(log)) for _ in range(2))
     last = {record.key: record.offset for record in log[:cleaned_to]}
@@ -133,7 +134,7 @@ def left_of(log: list[StoredRecord], chance: Random) -> list[StoredRecord]:
 
 
 def replayed(topic: Topic, chance: Random) -> StatusState:
-    """A replica that reads what compaction left, one record of any partition after the other."""
+    """A replica that reads a compacted topic, one record of any partition after the other."""
     logs = [left_of(log, chance) for log in topic.partitions]
     state = StatusState()
     while waiting := [log for log in logs if log]:
@@ -156,7 +157,7 @@ def shown(state: StatusState) -> dict[bytes, object]:
 
 
 def check(topic: Topic, state: StatusState) -> None:
-    """What we wrote last reads as it was written."""
+    """Check that our last records read as they were written."""
     found = shown(state)
     for key, record in topic.ours.items():
         actual = found.get(key)
@@ -274,24 +275,24 @@ def _plays_mixed(steps: list[Step], seed: int) -> None:
 @pytest.mark.timeout(900)
 @_BUDGET
 @given(_OUR_HISTORIES, _SEEDS)
-def test_what_we_wrote_reads_the_same_after_any_compaction_in_any_order(steps: list[Step], seed: int) -> None:
+def test_our_statuses_read_the_same_after_any_compaction_in_any_order(steps: list[Step], seed: int) -> None:
     _plays_ours(steps, seed)
 
 
 @pytest.mark.timeout(900)
 @_BUDGET
 @given(_MIXED_HISTORIES, _SEEDS)
-def test_so_it_does_beside_java_whose_own_reads_as_java_reads_it(steps: list[Step], seed: int) -> None:
+def test_beside_java_our_statuses_read_the_same_and_javas_as_java_reads_them(steps: list[Step], seed: int) -> None:
     _plays_mixed(steps, seed)
 
 
 @pytest.mark.timeout(900)
 @_BUDGET
 @given(_MIXED_HISTORIES)
-def test_in_the_order_written_java_itself_reads_the_same(steps: list[Step]) -> None:
+def test_java_itself_reads_the_same_in_the_order_written(steps: list[Step]) -> None:
     topic = Topic()
     for step in steps:
-        topic.now_ms += 1  # records of two partitions and one millisecond are told apart by who wrote them
+        topic.now_ms += 1  # in records of two partitions and one millisecond, the writer decides the order
         step(topic)
         assert reads_as_java(topic.state, topic.plain)
 
@@ -310,9 +311,10 @@ def _orders(topic: Topic) -> list[list[StoredRecord]]:
     return [[*tasks, *connectors], [*connectors, *tasks], written]
 
 
-def test_what_java_shows_of_a_task_after_its_connectors_tombstone_depends_on_the_order_of_partitions() -> None:
-    """No record can change that: whoever reads all of the task's partition first ends with the tombstone. Ours shows
-    the same in every order, and Java never the RUNNING that is over."""
+def test_java_shows_a_task_after_its_connectors_tombstone_depending_on_the_partition_order() -> None:
+    """No record can change that: a reader that reads all of the task's partition first ends with the tombstone. Our
+    store shows the same in every order, and Java never the RUNNING that is over.
+    """
     topic = Topic()
     topic.put([Put(_A_LIFE, PutMode.PUT)])
     topic.now_ms += 1
@@ -330,9 +332,10 @@ def test_what_java_shows_of_a_task_after_its_connectors_tombstone_depends_on_the
     assert shown_by_java == [set(), {"UNASSIGNED"}, {"UNASSIGNED"}]
 
 
-def test_what_java_shows_of_an_unassigned_depends_on_whether_it_was_reading_when_the_cleaner_came() -> None:
-    """A reader that has read the RUNNING meets the UNASSIGNED without the tombstone between them: Java's keeps RUNNING
-    until the next status, ours shows what was written."""
+def test_java_shows_an_unassigned_depending_on_whether_it_read_before_the_cleaner() -> None:
+    """A reader that has read the RUNNING finds the UNASSIGNED without the tombstone between them: Java's keeps RUNNING
+    until the next status, ours shows the written status.
+    """
     topic = Topic()
     topic.put([Put(_A_LIFE, PutMode.PUT)])
     topic.put([Put(_ITS_END, PutMode.PUT)])
@@ -364,7 +367,7 @@ def _never(new: writes.AnyStatus, stored: statuses.StoredStatus | None) -> bool:
     return False
 
 
-def test_a_cleaner_that_takes_what_was_last_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cleaner_that_removes_the_last_record_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def all_but_one(log: list[StoredRecord], chance: Random) -> list[StoredRecord]:
         return log[:-1]
 
@@ -373,7 +376,7 @@ def test_a_cleaner_that_takes_what_was_last_is_seen(monkeypatch: pytest.MonkeyPa
         _searched(_OUR_HISTORIES, _plays_ours)
 
 
-def test_where_a_connectors_tombstone_takes_younger_tasks_along_the_order_is_seen(
+def test_a_connectors_tombstone_that_deletes_younger_tasks_makes_the_order_visible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(statuses, "dies_with_its_connector", _always)
@@ -381,7 +384,7 @@ def test_where_a_connectors_tombstone_takes_younger_tasks_along_the_order_is_see
         _searched(_OUR_HISTORIES, _plays_ours)
 
 
-def test_without_the_tombstone_before_an_unassigned_java_is_seen_to_read_something_else(
+def test_without_the_tombstone_before_an_unassigned_java_reads_another_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def play(steps: list[Step], seed: int) -> None:

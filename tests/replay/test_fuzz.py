@@ -1,4 +1,4 @@
-"""Records nobody should write, in both topics: no crash, no change from what cannot be read, each counted and listed.
+"""Invalid records in both topics: no crash, no change by unreadable ones, each counted and listed.
 
 Twice: record by record through the pure states, beside the oracles of Java's rules; and through real topics, half of
 them before a store starts and half while it runs, with writes of ours in between that must stay as they are.
@@ -55,7 +55,7 @@ _WAIT_S = 60.0
 
 
 @pytest.mark.timeout(600)
-def test_what_cannot_be_read_changes_nothing_in_the_config_state() -> None:
+def test_unreadable_records_change_nothing_in_the_config_state() -> None:
     replica, refused = Replica(), list[tuple[int, bytes]]()
     state = replica.state
     for offset, (key, value) in enumerate(fuzz.config_stream(1, _PURE_RECORDS)):
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_changes_nothing_in_the_config_state() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_what_cannot_be_read_changes_nothing_in_the_status_state() -> None:
+def test_unreadable_records_change_nothing_in_the_status_state() -> None:
     state, java = StatusState(), JavaStatuses()
     refused = list[tuple[int, bytes]]()
     for offset, (key, value) in enumerate(fuzz.status_stream(2, _PURE_RECORDS)):
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_changes_nothing_in_the_status_state() -> None:
 
 
 def _sent(change: StatusChange) -> bytes:
-    """What a watcher is sent of it: no record keeps a message from being made."""
+    """The message to a watcher about it: no record prevents its creation."""
     match change:
         case StatusPut():
             message: Message = status_wire.status_to(change.stored, Revision("store", (1,)), LeaseTable())
@@ -114,7 +114,7 @@ def _sent(change: StatusChange) -> bytes:
 
 
 class SeenConfig(ConfigState):
-    """The state of a store under test, which remembers what it was fed and in which order. Its copies do not."""
+    """The state of a store under test, which remembers its records in order. Its copies do not."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,8 @@ async def _lived_through(
     bootstrap: str, topic: str, partitions: int, empty: Callable[[], Seen], raw: Sequence[Raw], write: Write
 ) -> tuple[Seen, int]:
     """A store writes, is closed, and finds half of `raw` when it starts again and the other half after that, writing
-    all the while. Its state when it has read everything, and the number of its last write."""
+    all the while. Returns its state when it has read everything, and the number of its last write.
+    """
     settings = TopicSettings(
         topic=topic,
         transactional_id=f"{topic}-writer",
@@ -189,7 +190,9 @@ def _numbered(write: Write, number: int, state: Any) -> WriteDecision[None]:
 
 
 async def _written(store: KafkaTopicStore[Any, Any], write: Callable[[Any], WriteDecision[None]]) -> None:
-    """As every caller writes: a store that is not the writer for a moment has written nothing, and is asked again."""
+    """Write as every caller does: a store that is not the writer for a moment has written nothing, and the call is
+    repeated.
+    """
     while True:
         try:
             return await store.write(write)
@@ -209,7 +212,7 @@ def _nothing(*_: object) -> None:
 
 
 def _produce(bootstrap: str, topic: str, records: Sequence[Raw]) -> None:
-    """As any tool would write them; blocks until the broker has all."""
+    """Write them as any tool would; blocks until the broker has all."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -242,14 +245,14 @@ def _put_status(state: StatusState, number: int) -> WriteDecision[None]:
 
 @together
 @pytest.mark.timeout(600)
-async def test_a_config_store_lives_through_it(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+async def test_a_config_store_survives_invalid_records(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     raw = await asyncio.to_thread(list[Raw], fuzz.config_stream(3, _REAL_RECORDS))
     state, number = await _lived_through(kafka_bootstrap, tmp_topic("configs"), 1, SeenConfig, raw, _put_config)
     await asyncio.to_thread(_configs_are_right, state, number)
 
 
 def _configs_are_right(state: SeenConfig, number: int) -> None:
-    """Takes seconds: in a thread of its own, as the other test's store lives on the same loop."""
+    """Check the configs. Takes seconds: in a thread of its own, as the other test's store lives on the same loop."""
     replica, refused = Replica(), list[int]()
     for seen in state.seen:
         record = StoredRecord(TOPIC, 0, seen.offset, seen.key, seen.value, seen.timestamp_ms)
@@ -266,7 +269,7 @@ def _configs_are_right(state: SeenConfig, number: int) -> None:
 
 @together
 @pytest.mark.timeout(600)
-async def test_a_status_store_lives_through_it(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+async def test_a_status_store_survives_invalid_records(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     raw = await asyncio.to_thread(list[Raw], fuzz.status_stream(4, _REAL_RECORDS))
     state, number = await _lived_through(kafka_bootstrap, tmp_topic("status"), 5, SeenStatuses, raw, _put_status)
     await asyncio.to_thread(_statuses_are_right, state, number)

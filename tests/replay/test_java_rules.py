@@ -1,4 +1,4 @@
-"""The oracle of Java's rules, against what the real Java wrote and showed; then our fold against the oracle."""
+"""The oracle of Java's rules, against the records and views of the real Java; then our fold against the oracle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_there_is_a_recording() -> None:
 
 
 @pytest.mark.parametrize("worker", _WORKERS)
-def test_the_oracle_reads_what_java_showed_and_our_fold_reads_what_the_oracle_does(worker: str) -> None:
+def test_the_oracle_reads_as_java_showed_and_our_fold_reads_as_the_oracle(worker: str) -> None:
     replica, shown = Replica(), 0
     records = [line for line in _RECORDS if line["worker"] == worker]
     for expected in (line for line in _EXPECTED if line["worker"] == worker):

@@ -1,4 +1,4 @@
-"""What the cleaner of a real broker leaves is what the model of one leaves, and reads as what was there before.
+"""Records that the cleaner of a real broker leaves: those of the cleaner's model, with the same reading as before.
 
 In `make soak` only: a cleaner takes its time. The model is `tests.support.config_world.Cleaner`.
 """
@@ -123,12 +123,14 @@ def _java(bootstrap: str, topic: str, records: Sequence[Java]) -> None:
 
 
 def _is_clean(records: Sequence[StoredRecord], end: int) -> bool:
-    """Before `end` there is one record of each key and no tombstone."""
+    """Whether before `end` there is one record of each key and no tombstone."""
     old = [record for record in records if record.offset < end]
     return len({record.key for record in old}) == len(old) and all(record.value is not None for record in old)
 
 
-async def test_what_a_real_cleaner_leaves_reads_as_before(tidy_broker: Broker, tmp_topic: Callable[..., str]) -> None:
+async def test_a_topic_cleaned_by_a_real_broker_reads_as_before(
+    tidy_broker: Broker, tmp_topic: Callable[..., str]
+) -> None:
     topic, bootstrap = tmp_topic("configs"), tidy_broker.bootstrap
     settings = TopicSettings(
         topic, f"{topic}-writer", f"{topic}-election", bootstrap_servers=bootstrap, topic_configs=_TOPIC_CONFIGS
@@ -146,7 +148,7 @@ async def test_what_a_real_cleaner_leaves_reads_as_before(tidy_broker: Broker, t
             while not _is_clean(
                 left := await asyncio.to_thread(committed_records, bootstrap, topic, _WAIT_S, named=TOPIC), end
             ):
-                await _write(store, _LEVEL)  # the segment in use is never cleaned: have it rolled
+                await _write(store, _LEVEL)  # the segment in use is never cleaned: make the broker roll it
                 await asyncio.sleep(0.2)
         before: ConfigState = store.state
         replica = Replica()

@@ -1,7 +1,6 @@
-"""Bytes nobody should write and values nobody should hand over, through every converter: a value, or an error of that
-record, and nothing else.
+"""Invalid bytes and invalid values through every converter: a value, or an error of that record, and nothing else.
 
-Bytes: random ones, golden ones mended badly, JSON that is nearly some, envelopes whose schema is wrong somewhere.
+Bytes: random ones, golden ones damaged, JSON that is nearly valid, envelopes whose schema is wrong somewhere.
 Values: of random schemas, of another schema than the one they come with, and of none. Converters that need a registry
 have tests of their own.
 """
@@ -104,7 +103,7 @@ def test_any_value_gives_bytes_or_a_record_error(name: str) -> None:
 
 
 @pytest.mark.timeout(1_800)
-def test_headers_are_a_value_or_an_error_of_the_record() -> None:
+def test_any_header_bytes_give_a_value_or_a_record_error() -> None:
     made = SimpleHeaderConverter()
     made.configure({}, "header")
     outcomes = Counter[str]()
@@ -140,7 +139,7 @@ def test_a_task_that_tolerates_all_errors_keeps_or_counts_every_record(name: str
 
 
 def sunk(config: dict[str, str], given: list[bytes]) -> tuple[int, int]:
-    """How many of these values of topic `t` a sink's chain gives to its task, and how many it skips."""
+    """How many of these values of topic `t` a sink's chain passes to its task, and how many it skips."""
     chain, counts, kept = chain_config.sink_chain(config), Counts(), 0
     tolerance = tolerant(counts, lambda batch, at: Message(topic="t", partition=0, offset=at, value=batch.values[at]))
     for start in range(0, len(given), _TOGETHER):
@@ -152,7 +151,7 @@ def sunk(config: dict[str, str], given: list[bytes]) -> tuple[int, int]:
 
 
 def sourced(config: dict[str, str], given: list[tuple[Schema | None, Any]]) -> tuple[int, int]:
-    """How many of these values a source's chain gives to Kafka, one by one, and how many it skips."""
+    """How many of these values a source's chain passes to Kafka, one by one, and how many it skips."""
     chain, counts, sent = chain_config.source_chain(config), Counts(), 0
     tolerance = tolerant(counts, lambda batch, at: SourceRecord(batch, at, None, None))
     for schema, value in given:
@@ -174,7 +173,9 @@ def converter(name: str) -> Converter:
 
 
 def tried(call: Callable[[], Any], given: object) -> tuple[str, Any]:
-    """`value` or `error`, and what came. Fails for any exception that is no record's, and for what takes too long."""
+    """`value` or `error`, and the result. Fails for any exception that is no record's, and for a call that takes too
+    long.
+    """
     begun_s = time.perf_counter()
     try:
         found = "value", call()

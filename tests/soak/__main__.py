@@ -1,10 +1,10 @@
-"""The long tests at full size, part by part, and `docs/internals/soak.md` with what they did.
+"""Runner of the long tests at full size, part by part; writes their results to `docs/internals/soak.md`.
 
     python -m tests.soak                       every part
     python -m tests.soak sim real              these parts; the rows of the others stay as they were
 
-Owns the list of parts and the report. The tests are the same as in `make test`, told by HERDMESH_SOAK=1 to take their
-full sizes (`tests.support.sizes`); what they did they note in a file (`tests.support.tally`).
+Owns the list of parts and the report. The tests are the same as in `make test`, switched by HERDMESH_SOAK=1 to their
+full sizes (`tests.support.sizes`); they note their results in a file (`tests.support.tally`).
 
 Invariant: a part that fails is written down as failed, the rest still runs, and the exit code is 1.
 """
@@ -175,7 +175,7 @@ PARTS = {
 
 @dataclass
 class Result:
-    """What became of a part."""
+    """The result of a part."""
 
     part: str
     date: str

@@ -1,6 +1,6 @@
 """Citations: the documents, sections, ADRs, tests and files that texts of this repository name.
 
-Owns how a citation is written and what it must lead to. Owns no list of documents: an `Index` is made from the tree.
+Owns the form of a citation and its possible targets. Owns no list of documents: an `Index` is made from the tree.
 
 Texts are whole Markdown files, and the docstrings and comments of Python files. A document is cited by its path from
 the root (`docs/design/stores.md`), a section after it: `, section 4.2`, `, sections 2, 4.1 and 7`, or `, sections 8.1
@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 
 from tests.tidy.rules import Source
 
-_GAP = r"(?:\s+(?:#:?\s+)?)"  # between two words; a comment may go on in the next line
+_GAP = r"(?:\s+(?:#:?\s+)?)"  # between two words; a comment may continue in the next line
 _NUMBER = r"\d+(?:\.\d+)*"
 _DOCUMENT = re.compile(
     rf"\b(?P<path>docs/[\w./-]*?\w\.md)"
@@ -30,20 +30,20 @@ _OLD_FORM = re.compile(
 _ADR = re.compile(rf"\bADRs?{_GAP}(\d{{4}})\b")
 _TEST = re.compile(r"(?<![\w./*-])(test_[a-z]\w+)(?![\w*{-]|\.\.\.)")
 _FILE = re.compile(r"(?<![\w/.{}*<>$~-])((?:[\w-]+/)+[\w-]+\.(?:py|c|proto|md|jsonl|sh))\b")
-#: Docstrings, other strings (which are passed over, with what looks like a comment in them), comments.
+#: Docstrings, other strings (which are skipped, with anything in them that looks like a comment), comments.
 _LEXEMES = re.compile(
     r'''(?P<docstring>^[ \t]*[rR]?"""[\s\S]*?""")|"""[\s\S]*?"""'''
     r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#[^\n]*""",
     re.MULTILINE,
 )
-#: Files of others, one that the tutorial has its reader write, and an example of a path.
+#: Files of other projects, one that the tutorial has its reader write, and an example of a path.
 _FOREIGN = {"confluent/meta.proto", "confluent/type/decimal.proto", "test_folder_source", "docs/a/page.md"}
 _HEADING = re.compile(rf"^#+ ({_NUMBER})\.? ", re.MULTILINE)
 
 
 @dataclass
 class Index:
-    """What a citation may lead to: documents with their section numbers, ADR numbers, tests, paths."""
+    """Possible targets of a citation: documents with their section numbers, ADR numbers, tests, paths."""
 
     sections: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     adrs: set[str] = field(default_factory=set[str])
@@ -52,12 +52,12 @@ class Index:
     endings: set[str] = field(default_factory=set[str])
 
     def add_path(self, path: str) -> None:
-        """A file that is there."""
+        """Add an existing file."""
         parts = PurePosixPath(path).parts
         self.endings.update("/".join(parts[start:]) for start in range(len(parts)))
 
     def add(self, source: Source) -> None:
-        """A file with a text: a document, or tests."""
+        """Add a file with a text: a document, or tests."""
         self.add_path(source.path)
         if source.path.endswith(".md"):
             self.sections[source.path] = set(_HEADING.findall(source.text))
@@ -80,7 +80,7 @@ def index_of(sources: Iterable[Source], paths: Iterable[str] = ()) -> Index:
 
 
 def problems(source: Source, index: Index) -> Iterator[str]:
-    """What this file cites that does not exist, and citations in a form that nobody can check."""
+    """Citations of this file whose target does not exist, and citations in a form that cannot be checked."""
     for line, text in _texts(source):
         for match in _DOCUMENT.finditer(text):
             where = line + text.count("\n", 0, match.start())
@@ -108,7 +108,9 @@ def problems(source: Source, index: Index) -> Iterator[str]:
 
 
 def _texts(source: Source) -> Iterator[tuple[int, str]]:
-    """Line and text of what people read in a file: all of a Markdown file, docstrings and comments of a Python file."""
+    """Line and text of everything people read in a file: all of a Markdown file, docstrings and comments of a Python
+    file.
+    """
     if source.path.endswith(".md"):
         yield 1, source.text
     elif source.is_python:
@@ -117,8 +119,9 @@ def _texts(source: Source) -> Iterator[tuple[int, str]]:
 
 @cache
 def _python_texts(text: str) -> tuple[tuple[int, str], ...]:
-    """Docstrings (triple-quoted strings that begin a line) and blocks of comments. By one pattern, because to tokenize
-    the whole tree takes seconds."""
+    """Docstrings (triple-quoted strings that begin a line) and blocks of comments. By one pattern, because tokenizing
+    the whole tree takes seconds.
+    """
     found: list[tuple[int, str]] = []
     line, at = 1, 0
     block_end = -1

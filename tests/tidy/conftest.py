@@ -14,7 +14,7 @@ from tests.tidy.test_tree import tree_sources
 
 @dataclass
 class Scan:
-    """What the pass found. Lists have (path, finding)."""
+    """Results of the pass. Lists have (path, finding)."""
 
     findings: dict[Rule, list[str]] = field(default_factory=lambda: {rule: [] for rule in RULES})
     names: list[words.Name] = field(default_factory=list[words.Name])
@@ -26,8 +26,9 @@ class Scan:
 
 @pytest.fixture(scope="session")
 def scan() -> Scan:
-    """File by file: each is parsed once for all rules, and let go before the next. A million nodes of all trees at once
-    would cost the garbage collector more than the rules take."""
+    """File by file: each is parsed once for all rules, and released before the next. A million nodes of all trees at
+    once would cost the garbage collector more than the rules take.
+    """
     found = Scan()
     for source in tree_sources():
         for rule in RULES:

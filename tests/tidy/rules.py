@@ -1,6 +1,6 @@
 """The house rules a linter cannot express, as functions over one file each. Owns the rules, not which files exist.
 
-Every rule takes a `Source` and returns what is wrong, one sentence per finding, with what to do instead. Rules are
+Every rule takes a `Source` and returns its findings, one sentence each, with the remedy. Rules are
 tested on bad samples in `test_rules.py` and applied to the whole tree in `test_tree.py`.
 """
 
@@ -16,7 +16,8 @@ from pathlib import PurePosixPath
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
-#: What pure state may not touch: it gets events and `now`, and returns instructions (docs/design/README.md, section 1).
+#: Modules that pure state may not use: it gets events and `now`, and returns instructions (docs/design/README.md,
+#: section 1).
 IMPURE = {
     *("asyncio", "concurrent", "confluent_kafka", "grpc", "multiprocessing", "os", "pyspark", "random", "secrets"),
     *("socket", "subprocess", "threading", "time"),
@@ -32,18 +33,19 @@ KAFKA_HOMES = (
     "cli/src/herdmesh/devstack/readiness.py",
     "cli/src/herdmesh/cli/demo",
 )
-#: What asks librdkafka for offsets in ways that may end the process, and sees to it that they do not.
+#: Wrappers of librdkafka's offset calls that may crash the process, and that prevent it.
 ASK_SAFELY = (
     "libs/core/src/herdmesh/kafka/listed_offsets.py",
     "libs/core/src/herdmesh/kafka/groups.py",
     "libs/core/src/herdmesh/engine/librdkafka/group_offsets.py",
     "libs/core/src/herdmesh/kafka/committed_offsets.py",
 )
-#: Which errors of Kafka pass by themselves.
+#: The module that decides which errors of Kafka are transient.
 TRANSIENT_HOME = "libs/core/src/herdmesh/kafka/transient.py"
-#: What asks about one group, and ends the process when its time is over too soon.
+#: Calls about one group, which crash the process when they time out too soon.
 ABOUT_GROUPS = ("describe_consumer_groups", "delete_consumer_groups", "alter_consumer_group_offsets")
-#: What may make a plain producer: it hears of each record, writes none that matters, or is not idempotent.
+#: Modules that may create a plain producer: one with a report for each record, one whose records do not matter, or one
+#: that is not idempotent.
 PRODUCERS = (
     "libs/core/src/herdmesh/topicstore/kafka/writer.py",
     "libs/core/src/herdmesh/engine/librdkafka/clients.py",
@@ -51,15 +53,16 @@ PRODUCERS = (
     "services/worker/src/herdmesh/worker/effects/runs/fencing.py",
     "cli/src/herdmesh/cli/demo/flights.py",
 )
-#: What makes clients of brokers that ask for no login.
+#: Modules whose clients use brokers without a login.
 WITHOUT_LOGIN = ("libs/sdk/src/herdmesh/sdk/testing/", "cli/src/herdmesh/cli/demo/")
-#: The worker's Spark, a task's own Spark, and the demo's proof that plain Spark reads what was written.
+#: The worker's Spark, a task's own Spark, and the demo's proof that plain Spark reads the output.
 SPARK_HOMES = (
     "services/worker/src/herdmesh/worker/spark/",
     "libs/sdk/src/herdmesh/sdk/spark/",
     "cli/src/herdmesh/cli/demo/read_back.py",
 )
-#: What runs tasks and connectors, and of it what waits for no target: the worker's own Spark and its processes.
+#: Code that runs tasks and connectors, and the part of it that waits for no target: the worker's own Spark and its
+#: processes.
 WAITERS = (
     "libs/core/src/herdmesh/engine/",
     "libs/core/src/herdmesh/connect/",
@@ -68,7 +71,7 @@ WAITERS = (
 )
 NO_WAITERS = ("libs/sdk/src/herdmesh/sdk/testing/",)
 WAITING_CALLS = {"sleep", "wait", "wait_for", "awaitTermination"}
-#: The longest pause between two looks at a condition of another process.
+#: The longest pause between two checks of another process.
 POLL_S_MAX = 0.25
 
 
@@ -81,7 +84,7 @@ class Source:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """The syntax tree (only asked of Python files)."""
+        """The syntax tree (for Python files only)."""
         return ast.parse(self.text, self.path)
 
     @cached_property
@@ -120,14 +123,14 @@ Rule = Callable[[Source], Iterator[str]]
 
 
 def file_length(source: Source) -> Iterator[str]:
-    """A function limit alone lets files grow without end."""
+    """Limit the length of files: a limit for functions alone lets files grow without end."""
     lines = source.text.count("\n")
     if source.path.endswith((".py", ".proto", ".sh")) and lines > FILE_LINES_MAX:
         yield f"{lines} lines, at most {FILE_LINES_MAX}: split it by what it owns"
 
 
 def function_length(source: Source) -> Iterator[str]:
-    """Functions people can read at a glance."""
+    """Limit the length of functions, so that people can read them at a glance."""
     if not (source.is_python and source.is_shipped):
         return
     for node in source.nodes:
@@ -138,7 +141,7 @@ def function_length(source: Source) -> Iterator[str]:
 
 
 def opens_with_docstring(source: Source) -> Iterator[str]:
-    """A file says first what it owns, what it does not, and its invariant."""
+    """Require a docstring that states what the file owns, what it does not, and its invariant."""
     if source.is_python and source.is_shipped and source.text.strip() and not ast.get_docstring(source.tree):
         yield "no docstring at the top: say what the file owns"
 
@@ -167,7 +170,7 @@ def kafka_only_in_effects(source: Source) -> Iterator[str]:
 
 
 def offsets_asked_safely(source: Source) -> Iterator[str]:
-    """Some calls of the client may end the process, or read behind a text's end (docs/internals/bugs.md)."""
+    """Some calls of the client may crash the process, or read past the end of a text (docs/internals/bugs.md)."""
     if not source.is_python or source.path in ASK_SAFELY:
         return
     for line, name in _calls(source):
@@ -183,7 +186,7 @@ def offsets_asked_safely(source: Source) -> Iterator[str]:
 
 
 def transient_asked_once(source: Source) -> Iterator[str]:
-    """`KafkaError.retriable()` is False for every error of a consumer, however soon it passes."""
+    """`KafkaError.retriable()` is False for every error of a consumer, however transient."""
     if not source.is_python or source.is_test or source.path == TRANSIENT_HOME:
         return
     for line, name in _calls(source):
@@ -192,7 +195,7 @@ def transient_asked_once(source: Source) -> Iterator[str]:
 
 
 def producers_checked(source: Source) -> Iterator[str]:
-    """librdkafka may take a record for acknowledged that is lost (docs/internals/bugs.md)."""
+    """librdkafka may count a lost record as acknowledged (docs/internals/bugs.md)."""
     if not (source.is_python and source.is_shipped) or source.path in PRODUCERS:
         return
     for node in source.nodes:
@@ -201,7 +204,7 @@ def producers_checked(source: Source) -> Iterator[str]:
 
 
 def clients_ready(source: Source) -> Iterator[str]:
-    """A login that librdkafka has not by itself (AWS_MSK_IAM) needs its settings made ready."""
+    """A login that librdkafka lacks (AWS_MSK_IAM) needs its settings prepared."""
     if not (source.is_python and source.is_shipped) or source.path.startswith(WITHOUT_LOGIN):
         return
     for node in source.nodes:
@@ -217,7 +220,7 @@ def _is_producer(node: ast.expr) -> bool:
 
 
 def servicers_only_in_service(source: Source) -> Iterator[str]:
-    """Wire in, wire out: only `service` implements servicers; clients of others' stubs live in `effects`."""
+    """Wire in, wire out: only `service` implements servicers; clients of others' stubs are in `effects`."""
     if not (source.is_python and source.path.startswith("services/") and source.is_shipped):
         return
     for node in source.nodes:
@@ -241,10 +244,12 @@ def spark_only_in_spark(source: Source) -> Iterator[str]:
 
 
 def waits_have_reasons(source: Source) -> Iterator[str]:
-    """A task that waits for over 5 s says what for (`herdmesh.connect.spi.waits`), or nobody knows why it does nothing.
+    """A task that waits for over 5 s names the reason (`herdmesh.connect.spi.waits`), or nobody knows why it does
+    nothing.
 
-    Found are sleeps and waits for threads, events and processes in what runs tasks and connectors. Each stands within
-    `with waits.on(...)`, or has a comment `# waits: ...` on its line or the one above: why it is short, or who says it.
+    Finds sleeps and waits for threads, events and processes in code that runs tasks and connectors. Each is within
+    `with waits.on(...)`, or has a comment `# waits: ...` on its line or the one above: why it is short, or who names
+    it.
     """
     if not source.is_python or not source.path.startswith(WAITERS) or source.path.startswith(NO_WAITERS):
         return
@@ -282,7 +287,7 @@ def matches_are_complete(source: Source) -> Iterator[str]:
 
     A match with a pattern of our own classes or enums ends in `case _:` with `assert_never(...)`, which pyright proves
     to be out of reach, or with `raise`. Where the subject's type is open (any exception), its `case _:` has a comment
-    `# open: ` that says so.
+    `# open: ` that explains it.
     """
     if not (source.is_python and source.is_shipped):
         return
@@ -302,7 +307,7 @@ def matches_are_complete(source: Source) -> Iterator[str]:
 
 
 def _own_names(source: Source) -> set[str]:
-    """Classes of this file, and what it imports from herdmesh; generated contracts are not ours to close."""
+    """Classes of this file, and its imports from herdmesh; generated contracts are not ours to close."""
     own = {node.name for node in source.nodes if isinstance(node, ast.ClassDef)}
     for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and re.match(r"herdmesh(?!\.api)\b", node.module or ""):
@@ -328,7 +333,7 @@ def _never_returns(body: list[ast.stmt]) -> bool:
 
 
 def no_sleeping_tests(source: Source) -> Iterator[str]:
-    """A test waits for what it needs, not for time to pass: it sleeps only between two looks at a condition."""
+    """A test waits for a condition, not for time to pass: it sleeps only between two checks of a condition."""
     if not (source.is_python and source.is_test):
         return
     loops = [node for node in source.nodes if isinstance(node, ast.While)]
@@ -371,7 +376,7 @@ def _is_callback(value: ast.expr, methods: set[str]) -> bool:
 
 
 def no_loose_ends(source: Source) -> Iterator[str]:
-    """What is not finished is an issue or an ADR, not a mark in the code."""
+    """Unfinished work is an issue or an ADR, not a mark in the code."""
     for number, line in enumerate(source.text.splitlines(), 1):
         found = re.search(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b|raise NotImplemented" r"Error", line)
         if found:
@@ -395,7 +400,7 @@ def no_machine_paths(source: Source) -> Iterator[str]:
 
 
 def no_registry_addresses(source: Source) -> Iterator[str]:
-    """Where packages come from is the business of each site's pip, npm and Ivy settings."""
+    """The source of packages is configured by each site's pip, npm and Ivy settings."""
     name = PurePosixPath(source.path).name
     if name in {"package-lock.json", "uv.lock", "poetry.lock", "Pipfile.lock", "yarn.lock"}:
         yield "lock files record registry addresses; pin versions in plain lists"
@@ -415,7 +420,7 @@ def _calls(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _dotted(node: ast.expr) -> str:
-    """What is called, as written: `ast.unparse` where it is more than names and dots, which is rare and dear."""
+    """The called name, as written: `ast.unparse` where it is more than names and dots, which is rare and slow."""
     if isinstance(node, ast.Name):
         return node.id
     return f"{_dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)

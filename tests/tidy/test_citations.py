@@ -54,13 +54,13 @@ def test_bad_citations_are_found(text: str, finding: str, form: str) -> None:
     assert [found for found in problems(Source(path, form.format(text)), TREE) if finding in found]
 
 
-def test_a_citation_may_go_on_in_the_next_line() -> None:
+def test_a_citation_may_continue_in_the_next_line() -> None:
     text = '# Keys are those of docs/design/stores.md, section\n# 4.3, as written.\nx = """docs/no.md"""\n'
     found = [*problems(Source("libs/a.py", text), TREE)]
     assert found == ["line 1: cites section 4.3 of docs/design/stores.md, which has no such heading"]
 
 
-def test_everything_that_is_cited_exists() -> None:
+def test_every_cited_target_exists() -> None:
     sources = list(tree_sources())
     index = index_of(sources, tree_paths())
     assert len(index.tests) > 2_000

@@ -13,7 +13,7 @@ from tests.tidy.test_tree import ROOT
 SINCE = "ff85ea6d"
 SUBJECT_MAX = 72
 _SUBJECT = re.compile(r"[a-z][\w./-]*(?:,? [\w./-]+)*: [a-z0-9`'\"_.*-].*[^.]")
-#: First words of a summary that is no order.
+#: First words of a summary that are no imperative.
 _NO_VERBS = re.compile(
     r"(?:a|an|the|what|which|who|whom|whose|how|that|whether|where|when|why|of|if|from|in|as|one|it|there|"
     r"\w+(?:ed|ing)) ",
@@ -33,7 +33,7 @@ def what_is_wrong(subject: str) -> str:
     return ""
 
 
-def test_subjects_since_the_rule() -> None:
+def test_subjects_since_the_rule_follow_it() -> None:
     log = subprocess.run(
         ["git", "log", "--no-merges", "--format=%h %s", f"{SINCE}..HEAD"],
         cwd=ROOT,

@@ -16,11 +16,11 @@ PROJECTS: dict[str, dict[str, Any]] = {name: project_file(folder)["project"] for
 NAMES = {project["name"] for project in PROJECTS.values()}
 VERSION = PROJECTS["meta"]["version"]
 ONE_VERSION_ONLY = {"confluent-kafka"}
-"""What calls of the other's private parts are made of: `herdmesh.kafka.librdkafka`."""
+"""Packages whose private parts are called: `herdmesh.kafka.librdkafka`."""
 
 
 def requirements(project: dict[str, Any]) -> list[Requirement]:
-    """Of the distribution and its extras."""
+    """Requirements of the distribution and its extras."""
     extras = project.get("optional-dependencies", {}).values()
     return [Requirement(one) for one in (*project["dependencies"], *(one for extra in extras for one in extra))]
 
@@ -36,7 +36,7 @@ def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_distributions_are_found_by_looking() -> None:
+def test_distributions_are_found_by_searching_the_tree() -> None:
     assert {"cli", "libs/connectors", "libs/core", "libs/sdk", "meta", "services/worker"} <= set(FOLDERS)
 
 
@@ -54,8 +54,8 @@ def test_a_distribution_has_the_releases_version_licence_and_python(name: str) -
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_distribution_asks_for_ranges_that_have_the_pinned_version(name: str) -> None:
-    """Exact versions are in deploy/ alone, which is what the tests run with."""
+def test_a_distribution_requires_ranges_that_include_the_pinned_version(name: str) -> None:
+    """Exact versions are in deploy/ alone, and the tests run with them."""
     versions = pinned()
     for one in requirements(PROJECTS[name]):
         if one.name in NAMES:
@@ -76,6 +76,6 @@ def test_the_changelog_has_the_version() -> None:
     assert headings[1].split(" ")[0] == VERSION
 
 
-def test_a_release_has_what_a_public_project_has() -> None:
+def test_a_release_has_the_files_of_a_public_project() -> None:
     for name in ("LICENSE", "SECURITY.md", ".github/ISSUE_TEMPLATE/config.yml", "docs/how-to/install.md"):
         assert Path(ROOT, name).is_file(), name

@@ -1,4 +1,6 @@
-"""The three processes of `make test`, tried on small tests: who runs what, in which order, and what is printed."""
+"""The three processes of `make test`, tried on small tests: which process runs which test, the order, and the
+output.
+"""
 
 from __future__ import annotations
 
@@ -119,8 +121,9 @@ def sample(tmp_path: Path) -> Path:
 
 
 def _pytest(folder: Path, *arguments: str, xdist: bool = True) -> subprocess.CompletedProcess[str]:
-    """Four processes at times, so that each loads only the plugin that this is about: the others take twice as long to
-    import as all else together."""
+    """Run pytest. Up to four processes at once, so each loads only the plugin under test: the others take twice as long
+    to import as all else together.
+    """
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     command += ["-p", "xdist.plugin"] if xdist else []
     environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
@@ -129,19 +132,19 @@ def _pytest(folder: Path, *arguments: str, xdist: bool = True) -> subprocess.Com
 
 
 def _run(folder: Path, *arguments: str) -> tuple[str, list[list[str]]]:
-    """What pytest printed, and a line per test in the order they ran: name, process, niceness."""
+    """Pytest's output, and a line per test in the order they ran: name, process, niceness."""
     done = _pytest(folder, "-n", "auto", "--dist", "loadgroup", *arguments)
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout, [line.split() for line in (folder / "log").read_text().splitlines()]
 
 
-def test_the_whole_suite_takes_three_processes(sample: Path) -> None:
+def test_the_whole_suite_runs_in_three_processes(sample: Path) -> None:
     printed, ran = _run(sample, "--junitxml=found.xml")
     order = [name for name, _, _ in ran]
     where = {name: process for name, process, _ in ran}
     assert [name for name in order if name in _SHARED] == _SHARED, "what minds company is last"
     last = order[order.index("limit") :]
-    # a lane of so few tests is given one of the pure lane before it has ended
+    # a lane of so few tests gets one of the pure lane before it has ended
     assert [name for name in last if name not in _PURE] == ["limit", *_COMPANY, "chaos"], "and has none, but for chaos"
     assert [name for name in last if name != "stories"][1] == _COMPANY[0], "what is timed has none"
     assert order.index("stories") == order.index("limit") - 1, "but for what only computes"
@@ -164,12 +167,12 @@ def test_the_whole_suite_takes_three_processes(sample: Path) -> None:
 
 
 @pytest.mark.parametrize("chosen", [["-k", "chaos or pure"], ["tests/faults/test_chaos.py", "parts/test_pure.py"]])
-def test_a_choice_takes_one(sample: Path, chosen: list[str]) -> None:
+def test_a_selection_of_tests_runs_in_one_process(sample: Path, chosen: list[str]) -> None:
     _, ran = _run(sample, *chosen)
     assert [(name, process) for name, process, _ in ran] == [("pure", "alone"), ("chaos", "alone")]
 
 
-def test_nobody_takes_over_from_a_shared_lane_that_died(sample: Path) -> None:
+def test_no_process_takes_over_from_a_shared_lane_that_died(sample: Path) -> None:
     dying = sample / "parts/test_topics.py"
     dying.write_text(dying.read_text() + "    os._exit(1)\n")
     printed, ran = _run(sample)
@@ -178,7 +181,7 @@ def test_nobody_takes_over_from_a_shared_lane_that_died(sample: Path) -> None:
     assert "worker restarting disabled" in printed
 
 
-def test_without_xdist_one_process_runs_all(sample: Path) -> None:
+def test_without_xdist_one_process_runs_all_tests(sample: Path) -> None:
     done = _pytest(sample, xdist=False)
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"1 failed, {_PASSED} passed" in done.stdout
@@ -201,7 +204,7 @@ _WRONG_LATER = {
 
 
 @pytest.mark.parametrize("wrong", [_WRONG, _WRONG_LATER], ids=["said", "asked"])
-def test_a_test_takes_no_broker_of_another_lane(sample: Path, wrong: dict[str, tuple[str, str, str]]) -> None:
+def test_a_test_cannot_use_a_broker_of_another_lane(sample: Path, wrong: dict[str, tuple[str, str, str]]) -> None:
     for name, (mark, fixture, _) in wrong.items():
         (sample / f"parts/test_{name}.py").write_text(_TEST.format(name=name, mark=mark, fixture=fixture))
     done = _pytest(sample, *(f"parts/test_{name}.py" for name in wrong))
@@ -211,7 +214,7 @@ def test_a_test_takes_no_broker_of_another_lane(sample: Path, wrong: dict[str, t
         assert f"parts/test_{name}.py::test_{name}{said}" in printed
 
 
-def test_chaos_has_no_broker_of_its_own(sample: Path) -> None:
+def test_chaos_cannot_have_a_broker_of_its_own(sample: Path) -> None:
     """It would wait for its own lane to end."""
     mark = "@pytest.mark.own_broker"
     (sample / "tests/faults/test_chaos.py").write_text(_TEST.format(name="chaos", mark=mark, fixture=""))

@@ -1,4 +1,4 @@
-"""The rooms of `herdmesh.connect`: what a package offers, how it is entered, and how large a folder is."""
+"""The rooms (sub-packages) of `herdmesh.connect`: a package's exports, the way in, and the size of a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IMPORT = re.compile(r"^ *from herdmesh\.connect\.(\w+)\.([\w.]+) import (\([^)]
 
 
 def _lists(room: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The names that a room offers with their modules: for type checkers, and for Python."""
+    """The names that a room exports with their modules: for type checkers, and for Python."""
     tree = ast.parse((CONNECT / room / "__init__.py").read_text("utf-8"))
     found = [node for node in tree.body if isinstance(node, ast.If)]
     assert len(found) == 1, f"{room}/__init__.py: one `if TYPE_CHECKING:` with an `else:`"
@@ -36,7 +36,7 @@ def _lists(room: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_type_checkers_and_python_are_offered_the_same_names(room: str) -> None:
+def test_type_checkers_and_python_see_the_same_exports(room: str) -> None:
     typed, loaded = _lists(room)
     assert typed == loaded
     assert typed
@@ -49,7 +49,7 @@ def _shipped() -> Iterator[tuple[Path, str]]:
                 yield path, path.read_text("utf-8")
 
 
-def test_other_rooms_take_a_name_from_the_package_that_offers_it() -> None:
+def test_other_rooms_import_an_exported_name_from_its_package() -> None:
     offered = {room: _lists(room)[1] for room in ROOMS}
     found: list[str] = []
     for path, text in _shipped():
@@ -62,7 +62,7 @@ def test_other_rooms_take_a_name_from_the_package_that_offers_it() -> None:
     assert not found, "write: from herdmesh.connect.<room> import <name>"
 
 
-def test_a_package_loads_none_of_its_modules() -> None:
+def test_importing_a_package_loads_none_of_its_modules() -> None:
     code = "import sys\n" + "".join(f"import herdmesh.connect.{room}\n" for room in ROOMS)
     code += "print([one for one in sys.modules if one.startswith('herdmesh.connect.') and one.count('.') > 2])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -153,7 +153,7 @@ CASES: list[tuple[Rule, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("rule", "path", "bad", "good"), CASES)
-def test_rule(rule: Rule, path: str, bad: str, good: str) -> None:
+def test_rule_catches_the_bad_sample_and_passes_the_good_one(rule: Rule, path: str, bad: str, good: str) -> None:
     assert list(rule(Source(path, bad))), "the bad sample was not caught"
     if good:
         assert not list(rule(Source(path, good))), "the good sample was refused"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.tidy.conftest import Scan
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Made, not written.
+#: Generated files.
 SKIPPED_FOLDERS = {
     *(".git", ".venv", ".herd", "__pycache__", "build", "node_modules", "spark-warehouse"),
     *(".pytest_cache", ".ruff_cache", ".hypothesis", ".import_linter_cache"),
@@ -50,7 +50,7 @@ def tree_sources() -> Iterator[Source]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_whole_tree_keeps(rule: Rule, scan: Scan) -> None:
+def test_whole_tree_follows_the_rule(rule: Rule, scan: Scan) -> None:
     assert not scan.findings[rule], f"{rule.__doc__}\n" + "\n".join(scan.findings[rule])
 
 

@@ -1,4 +1,4 @@
-"""Errors and log lines say cause and next step in an operator's words (docs/STYLE.md, section 4)."""
+"""Errors and log lines name cause and next step in an operator's words (docs/STYLE.md, section 4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TERSE = {
 PAGE = "docs/reference/log-events.md"
 
 
-def test_no_package_has_more_riddles_than_it_had(scan: Scan) -> None:
+def test_no_package_has_more_unclear_texts_than_before(scan: Scan) -> None:
     findings = [
         (path, f"line {text.line}: {finding}") for path, text in scan.texts for finding in user_texts.riddles(text)
     ]
@@ -30,7 +30,7 @@ def test_no_package_has_more_riddles_than_it_had(scan: Scan) -> None:
         assert len(found) <= RIDDLES_MAX.get(room, 0), f"{room} had {RIDDLES_MAX.get(room, 0)}\n" + "\n".join(found)
 
 
-def test_every_error_class_says_what_happened(scan: Scan) -> None:
+def test_every_error_class_explains_its_error(scan: Scan) -> None:
     assert len(scan.errors) > 100
     silent = [
         f"{path}: {name}" for path, name, docstring in scan.errors if len(docstring.split()) < 3 and name not in _TERSE
@@ -38,8 +38,8 @@ def test_every_error_class_says_what_happened(scan: Scan) -> None:
     assert not silent, "say in the docstring what happened and what to do"
 
 
-def test_every_loud_log_event_has_its_cause_and_next_step(scan: Scan) -> None:
-    """Of structured events. Others log sentences, which the phrases above are looked for in."""
+def test_every_warning_and_error_event_has_its_cause_and_next_step(scan: Scan) -> None:
+    """Checks structured events. Other log lines are sentences, which are searched for the phrases above."""
     lines = [line for line in (ROOT / PAGE).read_text("utf-8").splitlines() if line.startswith("| `")]
     rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
     listed = {row[0].strip("`") for row in rows}
@@ -67,7 +67,7 @@ def test_every_loud_log_event_has_its_cause_and_next_step(scan: Scan) -> None:
         ('print("told")', ""),
     ],
 )
-def test_riddles_are_found_in_what_is_shown(code: str, riddle: str) -> None:
+def test_unclear_phrases_are_found_in_displayed_texts(code: str, riddle: str) -> None:
     source = Source("libs/core/src/herdmesh/kafka/a.py", code)
     found = [finding for text in user_texts.texts(source) for finding in user_texts.riddles(text)]
     assert [riddle in finding for finding in found] == ([True] * len(found) if riddle else [])

@@ -1,6 +1,6 @@
-"""Public names and docstrings keep to docs/glossary.md and docs/STYLE.md; what is older may only become less.
+"""Rules of docs/glossary.md and docs/STYLE.md for public names and docstrings; older findings may only become fewer.
 
-The numbers are how many findings each package has today. Whoever mends one lowers the number; nobody raises one. A
+The numbers are the findings of each package today. A change that fixes one lowers the number; no change raises one. A
 package that is not listed may have none.
 """
 
@@ -29,7 +29,7 @@ DOCSTRINGS_MAX = {
 SAME_NAMES_MAX = 96
 
 
-def test_no_package_has_more_bad_names_than_it_had(scan: Scan) -> None:
+def test_no_package_has_more_bad_names_than_before(scan: Scan) -> None:
     findings = [
         (name.path, f"line {name.line}: {finding}") for name in scan.names for finding in words.what_is_wrong(name)
     ]
@@ -37,18 +37,18 @@ def test_no_package_has_more_bad_names_than_it_had(scan: Scan) -> None:
         assert len(found) <= NAMES_MAX.get(room, 0), f"{room} had {NAMES_MAX.get(room, 0)}\n" + "\n".join(found)
 
 
-def test_no_package_has_more_bad_docstrings_than_it_had(scan: Scan) -> None:
+def test_no_package_has_more_bad_docstrings_than_before(scan: Scan) -> None:
     for room, found in by_room(scan.docstrings, GROUP_OF).items():
         most = DOCSTRINGS_MAX.get(room, 0)
         assert len(found) <= most, f"{room} had {most}\n" + "\n".join(found)
 
 
-def test_no_more_classes_share_a_name_than_did(scan: Scan) -> None:
+def test_no_more_classes_share_a_name_than_before(scan: Scan) -> None:
     shared = words.same_names(scan.names)
     assert len(shared) <= SAME_NAMES_MAX, "a class name means one thing: " + ", ".join(sorted(shared))
 
 
-def test_what_the_rules_ban_is_in_the_glossary() -> None:
+def test_every_banned_word_is_in_the_glossary() -> None:
     glossary = (ROOT / "docs/glossary.md").read_text("utf-8")
     banned = {*words.BANNED_VERBS, *words.BARE_NOUNS, *words.BANNED_NAMES}
     missing = [word for word in sorted(banned) if not re.search(rf"\b{word}\b", glossary)]
@@ -78,7 +78,7 @@ def test_names_that_the_glossary_bans_are_found(text: str, wrong: str) -> None:
     )
 
 
-def test_a_module_is_named_too() -> None:
+def test_a_module_name_is_checked_too() -> None:
     names = words.public_names(Source("libs/core/src/herdmesh/kafka/letters.py", ""))
     assert [finding for name in names for finding in words.what_is_wrong(name)]
 

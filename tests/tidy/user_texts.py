@@ -1,7 +1,7 @@
-"""Texts that a user or operator reads: messages of errors and log lines, found in the code, and how they are worded.
+"""Texts that a user or operator reads: messages of errors and log lines, found in the code, and their wording.
 
-Owns the extraction and the list of phrases that say neither cause nor next step in an operator's words (docs/STYLE.md,
-section 4). How many older texts still have one is `test_user_texts.py`'s.
+Owns the extraction and the list of phrases that name neither cause nor next step in an operator's words (docs/STYLE.md,
+section 4). `test_user_texts.py` owns the number of older texts that still have one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from tests.tidy.rules import Source
 
 LEVELS: Final = ("debug", "info", "warning", "error", "exception", "critical")
-#: Levels at which an operator is to do something, or to know that nothing is to be done.
+#: Levels at which an operator must act, or must know that no action is needed.
 LOUD: Final = ("warning", "error", "exception", "critical")
 
-#: A phrase, and what to write.
+#: A phrase, and its replacement.
 RIDDLES: Final = (
     (re.compile(r"\b(?:told|heard|hears|heeds?|says so)\b"), "report, receive, read: say who does it"),
     (re.compile(r"\b(?:not )?to be had\b"), "not available"),
@@ -35,7 +35,7 @@ _EVENT = re.compile(r"[a-z]+(?:_[a-z0-9]+)*")
 
 
 class Text(NamedTuple):
-    """A text in the code: its line, its kind (`raise` or a log level), and its words with {} for what is filled in."""
+    """A text in the code: its line, its kind (`raise` or a log level), and its words with {} for inserted values."""
 
     line: int
     kind: str
@@ -66,7 +66,7 @@ def texts(source: Source) -> Iterator[Text]:
 
 
 def riddles(text: Text) -> Iterator[str]:
-    """What is wrong with the wording of a text."""
+    """Faults in the wording of a text."""
     for pattern, instead in RIDDLES:
         if found := pattern.search(text.text):
             yield f"{found[0].strip()!r} in {text.text!r}; write {instead}"

@@ -1,7 +1,8 @@
 """Words in public names, and first words of docstrings, by docs/glossary.md and docs/STYLE.md.
 
 Owns the lists of words and the counting. Public are the names of modules, classes, functions, methods and fields of
-shipped code that do not begin with an underscore. Which older names may still break the rules is `test_words.py`'s.
+shipped code that do not begin with an underscore. `test_words.py` owns the list of older names that may still break the
+rules.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 
 from tests.tidy.rules import Source
 
-#: A word of a name, and what the glossary has for it.
+#: A word of a name, and the glossary's replacement.
 BANNED: Final = {
     **dict.fromkeys(("told", "heard", "heed", "heeds"), "report, notify, on_<event>"),
     **dict.fromkeys(("ask", "asks", "asked", "question", "questions"), "command, request, query"),
@@ -34,7 +35,7 @@ BANNED_VERBS: Final = {
     *("settle", "settled", "written", "lost", "taken", "take_in", "take_up", "given_up"),
     *("let_go", "owed", "stands"),
 }
-#: A class of this name alone says not of what it is one.
+#: A class name that does not say of what.
 BARE_NOUNS: Final = {
     *("Reading", "Reader", "Column", "Plan", "Place", "Form", "Stage", "Role", "Decision"),
     *("Progress", "Limits", "Ahead", "Spread", "Account", "Outlet", "Beyond", "Taken"),
@@ -54,7 +55,7 @@ NO_NOUNS: Final = {
     *("Gives", "Has", "Hears", "Holds", "Is", "Keeps", "Makes", "Owns", "Puts", "Reads", "Says", "Sees"),
     *("Takes", "Tells", "Writes"),
 }
-#: Words that another one before them makes right.
+#: Words that are right after another one.
 _RIGHT_AFTER: Final = {("dead", "letter"), ("dead", "letters")}
 
 
@@ -99,7 +100,7 @@ def words_of(name: str) -> list[str]:
 
 
 def what_is_wrong(found: Name) -> Iterator[str]:
-    """What the glossary says against a name, one sentence each."""
+    """Objections of the glossary to a name, one sentence each."""
     name = found.name
     if name in BANNED_NAMES:
         yield f"{found.kind} {name}: write {BANNED_NAMES[name]} (docs/glossary.md)"
@@ -131,7 +132,7 @@ def room_of(path: str) -> str:
 
 
 def begins_with_noun(source: Source) -> Iterator[str]:
-    """What is wrong with the first word of a shipped module's docstring, as far as a list of words can tell."""
+    """Faults of the first word of a shipped module's docstring, by a list of words."""
     if not (source.is_python and source.is_shipped):
         return
     words = (ast.get_docstring(source.tree) or "").split(maxsplit=1)
