@@ -1,4 +1,4 @@
-"""The pages and pictures that are generated from code are current; `python -m website --pages` writes them anew."""
+"""The pages and pictures that are generated from code are current; `python -m website --pages` regenerates them."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_a_link_to_a_missing_file_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_a_folder_in_the_contents_stands_for_its_pages_and_an_empty_group_is_left_out() -> None:
+def test_a_folder_in_the_contents_expands_to_its_pages_and_an_empty_group_is_left_out() -> None:
     made = contents(NAV, ["index.md", "adr/0002-b.md", "adr/0001-a.md"])
     assert '    "adr/0001-a.md",\n    "adr/0002-b.md",\n' in made
     assert "None" not in made

@@ -67,7 +67,8 @@ async def test_a_stopped_worker_hands_its_units_over_before_it_leaves(
     record_property("stop_s", round(took_s, 2))
     print(f"the worker ended {took_s:.2f} s after SIGTERM")
     assert code == 0
-    # gone at once, without its grace or its lease; the supervisor's next one has not said hello yet, or is another life
+    # gone at once, without its grace or its lease; the supervisor's next one has not sent its hello yet, or is another
+    # life
     assert moving["worker_id"] not in [one["worker_id"] for one in workers if one["tasks"]]
     owners = {one["worker_id"] for one in (listed["connector"], *listed["tasks"])}
     assert owners == {staying["worker_id"]}, "what it had was not on another worker yet when it had left"

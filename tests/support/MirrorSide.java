@@ -3,9 +3,9 @@ import java.util.Map;
 import org.apache.kafka.connect.mirror.RemoteClusterUtils;
 
 /**
- * What Java's own RemoteClusterUtils, which applications of MirrorMaker's users call, makes of a target cluster: each
- * source that heartbeats come from, with its hops, and where groups of one source go on. Arguments: brokers, alias,
- * groups.
+ * View of a target cluster by Java's own RemoteClusterUtils, which applications of MirrorMaker's users call: each
+ * source that heartbeats come from, with its hops, and the translated offsets of one source's groups. Arguments:
+ * brokers, alias, groups.
  */
 public final class MirrorSide {
     private static final Duration PATIENCE = Duration.ofSeconds(30);

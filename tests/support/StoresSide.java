@@ -42,7 +42,7 @@ public final class StoresSide {
 
     private final KafkaConfigBackingStore configs;
     private final KafkaStatusBackingStore statuses;
-    /** What the listener was told since the last `show`. */
+    /** Calls of the listener since the last `show`. */
     private final List<Object> told = new ArrayList<>();
     private int markers;
 
@@ -120,7 +120,7 @@ public final class StoresSide {
         try {
             put(name, operation);
         } catch (NullPointerException error) {
-            // Java's safe put over a status of no worker: nothing is written.
+            // Java's safe put over a status without a worker: nothing is written.
         }
         statuses.flush();
     }
@@ -187,7 +187,7 @@ public final class StoresSide {
         return shown;
     }
 
-    /** Java cannot tell them where a commit record has fewer than none, which somebody else wrote. */
+    /** Java cannot list them where a foreign commit record has a negative count. */
     private static List<Map<String, String>> tasks(ClusterConfigState state, String name) {
         try {
             return state.tasks(name).stream().map(state::rawTaskConfig).toList();
@@ -196,7 +196,7 @@ public final class StoresSide {
         }
     }
 
-    /** Java cannot tell it of a config with values that are no texts, which somebody else wrote. */
+    /** Java cannot return it for a foreign config with values that are no texts. */
     private static Object applied(ClusterConfigState state, String name) {
         try {
             return state.appliedConnectorConfig(name);

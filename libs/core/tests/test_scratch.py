@@ -1,4 +1,4 @@
-"""Scratch folders: removed by their owner, swept after a killed owner, never taken from a living one."""
+"""Scratch folders: removed by their owner, swept after a killed owner, never removed under a live one."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The temporary folder of this process, and of those that it starts."""
+    """The temporary folder of this process and its children."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     return tmp_path
 
 
-def test_a_closed_folder_is_gone_with_what_is_in_it(temporary: Path) -> None:
+def test_a_closed_folder_is_removed_with_its_contents(temporary: Path) -> None:
     with ScratchFolder(PREFIX) as folder:
         (folder.path / "file").write_text("text")
         assert list(temporary.iterdir()) == [folder.path]
@@ -41,7 +41,7 @@ def test_a_closed_folder_is_gone_with_what_is_in_it(temporary: Path) -> None:
 
 
 def test_the_folder_of_a_killed_owner_is_swept_and_others_are_left(temporary: Path) -> None:
-    """By the prefix, and only when no living process holds its lock."""
+    """By the prefix, and only when no live process holds its lock."""
     (temporary / "herd-testimony").mkdir()
     living = ScratchFolder(PREFIX)
     with subprocess.Popen([sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:

@@ -229,7 +229,7 @@ class SimLog:
     async def _hear(self, owned: bool) -> None:
         await self._process.gate()
         if self._events is not None:
-            # In truth this member was expired meanwhile; `rejoin` tells it so.
+            # In truth this member was expired meanwhile; `rejoin` notifies it.
             self._events.on_owner(owned)
 
     async def _reach(self, stage: WriteStage) -> None:

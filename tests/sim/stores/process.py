@@ -4,8 +4,8 @@ Owns one `Life` per start of a process: a real `TopicStoreCore` over a `SimLog`,
 it, and the gate through which everything comes in and goes out. Knows no story.
 
 Stopping a process (SIGSTOP) shuts the gate, killing it shuts it for good. Both may happen inside `on_stage`, that is in
-the middle of a synchronous step of the store: the rest of that step then runs on unseen, which cannot be distinguished
-from outside from having stopped right there, because no answer, event or request of it passes the gate.
+the middle of a synchronous step of the store: the step's remainder then runs on unseen. From outside, this equals
+having stopped right there, because no answer, event or request of it passes the gate.
 """
 
 from __future__ import annotations

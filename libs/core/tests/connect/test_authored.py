@@ -245,7 +245,7 @@ def test_custom_plugins_are_listed_and_validated_like_connects_own() -> None:
     assert version.value.recommended == ["1.5"]
 
 
-def test_passwords_of_a_custom_step_are_in_no_text_and_a_dead_letter_names_its_class() -> None:
+def test_passwords_of_a_custom_step_appear_in_no_text_and_a_dead_letter_names_its_class() -> None:
     with secrets_of_one_answer():
         chain_config.transformations({**STEP, "transforms.number.key": "swordfish-7"})
         assert redacted("it is swordfish-7") == "it is ***"

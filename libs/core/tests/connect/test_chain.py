@@ -79,7 +79,7 @@ def test_keys_keep_their_schema_with_and_without_columns() -> None:
         assert [*result.values][9].values == ["", "n", "x"]
 
 
-def test_keys_stay_undecoded_when_nobody_reads_them() -> None:
+def test_keys_stay_undecoded_when_no_step_reads_them() -> None:
     chain = chain_config.sink_chain(THREE_STEPS, keys=False)
     result = run(chain, batch(b'{"id":1,"email":5.5,"f":1e7,"s":"\\ud83d\\ude00","big":9223372036854775808}'))
     assert result.values == [{"id": 1, "email": 0.0, "f": 1e7, "s": "\U0001f600", "big": -(2**63), "source": "x"}]

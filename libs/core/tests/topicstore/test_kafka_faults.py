@@ -153,7 +153,7 @@ async def test_start_with_a_topic_the_broker_refuses_to_create_fails_with_a_name
 
 
 @together
-async def test_a_forgotten_transactional_id_is_initialised_anew_and_keep_alives_prevent_that(
+async def test_a_forgotten_transactional_id_is_initialised_again_and_keep_alives_prevent_that(
     fragile: Broker, tmp_topic: Callable[..., str]
 ) -> None:
     clusters = [KafkaCluster(suite_settings(tmp_topic(purpose), fragile.bootstrap)) for purpose in ("idle", "kept")]

@@ -1,4 +1,4 @@
-"""The reader of a topic whose log is truncated or stands still."""
+"""The reader of a topic whose log is truncated, and a reader that is stuck."""
 
 from __future__ import annotations
 

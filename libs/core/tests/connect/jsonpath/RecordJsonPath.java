@@ -6,7 +6,7 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 
-/** What Jayway's JsonPath finds: on stdin pairs of lines, a path and a JSON text; prints how many values, or an error. */
+/** Matches of Jayway's JsonPath: on stdin pairs of lines, a path and a JSON text; prints the count, or an error. */
 public class RecordJsonPath {
     public static void main(String[] args) throws Exception {
         Configuration lists = Configuration.builder().options(Option.ALWAYS_RETURN_LIST).build();

@@ -4,7 +4,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import org.apache.avro.Schema;
 
-/** Says of each line, a schema, what Avro's own parser makes of it: its text, or "refused". */
+/** Prints for each line, a schema, the result of Avro's own parser: its text, or "refused". */
 public class AvroNames {
   public static void main(String[] args) throws Exception {
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.kafka
 
 
 def test_the_client_takes_a_timestamp_of_zero_as_now(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
-    """As docs/connectors/mirror.md says."""
+    """docs/connectors/mirror.md names this behaviour."""
     kafka = Kafka(kafka_bootstrap)
     topic, producer = kafka.create_topic(tmp_topic(), 1), Producer({"bootstrap.servers": kafka_bootstrap})
     assert producing.produce(producer, Batch(topic, 0, [], [b"zero", b"one"], timestamps_ms=[0, 1])) == []

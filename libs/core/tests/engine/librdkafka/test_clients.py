@@ -34,7 +34,7 @@ def under(prefix: str, config: dict[str, str]) -> dict[str, str]:
 
 
 def test_a_sinks_clients_use_the_login_of_its_consumer() -> None:
-    """In Connect a sink has only a consumer, so nobody writes a login for other clients."""
+    """In Connect a sink has only a consumer, so users configure no login for other clients."""
     spec = make_spec("b:1", "c", "x:Y", {"topics": "t", **under("consumer.override.", login("me"))})
     settings = sink_settings(spec)
     assert settings.access["sasl.username"] == settings.consumer["sasl.username"] == "me"

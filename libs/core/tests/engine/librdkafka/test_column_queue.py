@@ -252,7 +252,9 @@ def test_a_column_of_another_length_is_refused() -> None:
 def test_records_that_reach_no_request_fail_by_the_report_of_the_last_record(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
-    """The client itself discards records of an invalid topic: its commit says only that there are reports."""
+    """The client itself discards records of an invalid topic: the commit's error only refers to the delivery
+    reports.
+    """
     spec = make_spec(kafka_bootstrap, tmp_topic("source"), "x:Y", {}, kind=TaskKind.SOURCE)
     failures = DeliveryFailures()
     fence = held(spec, {}, failures.add)

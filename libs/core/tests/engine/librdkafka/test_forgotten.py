@@ -1,6 +1,6 @@
 """Runs whose Kafka client has lost all broker addresses (librdkafka 5301): it never recovers, and the run must end.
 
-`topicstore/test_kafka_forgotten.py` tests that such a client is told apart from one whose broker is unreachable.
+`topicstore/test_kafka_forgotten.py` tests that such a client is distinguished from one whose broker is unreachable.
 """
 
 from __future__ import annotations

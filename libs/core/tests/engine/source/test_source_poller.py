@@ -24,7 +24,7 @@ class Clock:
 
 @dataclass
 class Away(SourceTask):
-    """A task whose system is unreachable until the test says otherwise."""
+    """A task whose system is unreachable until the test ends the outage."""
 
     clock: Clock
     error: RetriableError | None
