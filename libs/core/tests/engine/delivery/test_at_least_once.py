@@ -80,7 +80,7 @@ def test_records_have_no_transaction_markers_and_a_run_continues_at_the_last_off
     assert offsets(kafka_topics, name)[-1] == b'{"next":40}'
 
 
-def test_a_stopped_source_commits_what_it_sent(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_stopped_source_commits_the_records_it_sent(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
 
     def say(progress: ProgressReport) -> list[Command]:

@@ -150,7 +150,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> SqliteTarget:
 
 @given(records=RECORDS, steps=STEPS)
 @settings(max_examples=soak_or(100, 5_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_owners_do_each_record_is_written_once(
+def test_any_interleaving_of_owners_writes_each_record_once(
     target: SqliteTarget, records: list[tuple[int, bool]], steps: list[Step]
 ) -> None:
     Story.of(target, records).tell(steps)

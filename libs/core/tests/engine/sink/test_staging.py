@@ -62,7 +62,7 @@ def test_a_published_file_is_never_replaced(tmp_path: Path) -> None:
     assert len(hidden(tmp_path)) == 1
 
 
-def test_offsets_that_are_written_again_after_a_rewind_get_a_name_of_their_own(tmp_path: Path) -> None:
+def test_offsets_written_again_after_a_rewind_get_a_new_file_name(tmp_path: Path) -> None:
     folder = StagingFolder(tmp_path, GROUP, "run-1")
     for _ in range(3):
         staging.publish(stage(folder, P0, 0, 99))
@@ -73,7 +73,7 @@ def test_offsets_that_are_written_again_after_a_rewind_get_a_name_of_their_own(t
     ]
 
 
-def test_recovery_publishes_what_is_committed_and_deletes_what_is_not(tmp_path: Path) -> None:
+def test_recovery_publishes_committed_files_and_deletes_the_others(tmp_path: Path) -> None:
     dead = StagingFolder(tmp_path, GROUP, "run-1")
     committed = stage(dead, P0, 0, 99, "committed")
     stage(dead, P0, 100, 199, "never committed")
@@ -102,7 +102,7 @@ def test_a_stale_owner_finds_its_files_published_by_its_successor(tmp_path: Path
     assert visible(tmp_path) == ["flights+0+0000000000+0000000099.parquet"]
 
 
-def test_committed_files_that_are_gone_are_named_after_all_else_is_done(tmp_path: Path) -> None:
+def test_missing_committed_files_are_named_after_the_others_are_published(tmp_path: Path) -> None:
     dead = StagingFolder(tmp_path, GROUP, "run-1")
     lost, kept = stage(dead, P0, 0, 99), stage(dead, P1, 0, 99)
     (tmp_path / (lost.prefix + lost.names[0])).unlink()
@@ -111,7 +111,7 @@ def test_committed_files_that_are_gone_are_named_after_all_else_is_done(tmp_path
     assert visible(tmp_path) == ["flights+1+0000000000+0000000099.parquet"]
 
 
-def test_a_connector_that_moved_to_another_folder_still_publishes_in_the_old_one(tmp_path: Path) -> None:
+def test_a_connector_moved_to_another_folder_still_publishes_in_the_old_one(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     new.mkdir()

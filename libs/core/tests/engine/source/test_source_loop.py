@@ -130,7 +130,7 @@ def test_a_snapshot_task_without_an_offset_keeps_its_slot_until_it_is_done(
     assert numbers(kafka_topics, topic) == list(range(45))
 
 
-def test_a_stopped_source_commits_what_it_sent(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+def test_a_stopped_source_commits_the_records_it_sent(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
 
     def say(progress: ProgressReport) -> list[Command]:
