@@ -1,5 +1,4 @@
-"""Coroutine tasks: one event loop for each task, which runs background work between two calls and ends with the task.
-"""
+"""Coroutine tasks: one event loop per task, which runs background work between two calls and ends with the task."""
 
 from __future__ import annotations
 
