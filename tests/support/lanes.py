@@ -51,12 +51,12 @@ _MOVERS = (
     "tests/integration/test_java_",
     "tests/replay/test_fuzz.py",
 )
-#: What of the own lane runs beside chaos: it holds no limit of time, starts no JVM, and takes no longer than chaos.
+#: Tests of the own lane that run beside chaos: they check no time limit, start no JVM, and take no longer than chaos.
 _BESIDE_CHAOS = tuple(
     f"libs/connectors/tests/{one}"
     for one in ("common/", "datagen/", "file_stream/", "http/", "mirror/", "parquet/", "postgres/", "test_", "values/")
 )
-#: What of the pure lane keeps one process busy, talks to nobody, and holds no limit of time but that it ends.
+#: Tests of the pure lane that keep one process busy, talk to no other, and have no time limit except that they end.
 _COMPUTES = ("tests/sim/",)
 #: The lanes in which a session's broker, or database server, is created.
 _LANES_OF_SERVER = {

@@ -12,7 +12,7 @@ from tests.tidy.rules import Source
 from tests.tidy.test_tree import ROOT
 from tests.tidy.test_words import GROUP_OF
 
-#: How many texts of each package still have a phrase that operators do not use. These may only fall.
+#: Number of texts of each package that still have a phrase operators do not use. It may only fall.
 RIDDLES_MAX: dict[str, int] = {}
 #: Error classes whose docstring is a name alone.
 _TERSE = {
