@@ -70,7 +70,7 @@ class ConnectorOffsets:
         self._owners.pop(task_id, None)
 
     def change(self, question: worker_commands.AlterOffsets, written: Callable[[OffsetsAnswer | None], None]) -> None:
-        """A worker changes offsets; `written` hears what it tells of them, None = it was late."""
+        """A worker changes offsets; `written` gets its report, None = it was late."""
         world, name, owner = self._world, question.connector, object()
         claim = TaskSetClaim("config", question.config_offset or 0, question.incarnation, "")
         manifest = world.config_log.manifest_since(name, claim.offset)
@@ -195,7 +195,7 @@ class ConnectorOffsets:
 
 
 def prepared(question: worker_commands.AlterOffsets) -> offsets_pb2.PreparedOffsets:
-    """What a worker says of the offsets of a create."""
+    """A worker's answer about the offsets of a create."""
     value = b"%d" % (_number(question.offsets) or 0)
     record = offsets_pb2.OffsetRecord(topic="offsets", key=question.connector.encode(), value=value)
     return offsets_pb2.PreparedOffsets(records=[record])

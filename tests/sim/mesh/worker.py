@@ -45,7 +45,7 @@ _WELCOME_MS = 5_000
 _HEARTBEAT_MS = 250
 _ANY_BEAT, _BEAT_IF_MOVED = events.HeartbeatDue(only_if_moved=False), events.HeartbeatDue(only_if_moved=True)
 _LEASE_MS = 1_500
-#: what cannot be answered without a broker.
+#: commands that need a broker.
 _NEED_KAFKA = (worker_commands.FenceTasks, worker_commands.AlterOffsets)
 
 
@@ -196,7 +196,7 @@ class WorkerProcess(Node):
         self.after(self.world.rng.randint(2, 40), reply)
 
     def _alter(self, question: worker_commands.AlterOffsets, say: Callable[[session_pb.CommandReply], None]) -> None:
-        """Change offsets, and say what came of it unless this process is over by then."""
+        """Change offsets, and reply unless this process is over by then."""
         life = self.life
 
         def written(found: OffsetsAnswer | None) -> None:

@@ -19,7 +19,7 @@ def records(per_second: float, task_count: int = 1) -> RateLimits:
 def taken(
     limits: RateLimits, until_s: float, *, late_s: float = 0.0, weight: int = 0, now_s: float = 0.0
 ) -> list[float]:
-    """When each record was taken, by a loop that always has more and wakes so much too late each time."""
+    """Time of each record, for a loop that always has more and wakes `late_s` too late each time."""
     times: list[float] = []
     while now_s < until_s:
         limits.roll(now_s)
