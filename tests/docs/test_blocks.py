@@ -23,6 +23,7 @@ RUN_BY: Final = {
     "docs/how-to/operate.md": "tests/e2e/test_operate_page.py",
     "docs/connectors/datagen.md": "tests/docs/test_datagen_page.py",
     "docs/connectors/file-sink.md": "tests/e2e/test_connector_pages.py",
+    "docs/connectors/postgres-cdc.md": "tests/e2e/test_connector_pages.py",
     "docs/connectors/postgres-source.md": "tests/e2e/test_connector_pages.py",
     "docs/how-to/try-transformations.md": "tests/docs/test_try_transformations.py",
     "docs/how-to/install.md": "tests/docs/test_shown_commands.py",
@@ -37,7 +38,6 @@ NOT_RUN: Final = {
     "docs/connectors/http-sink.md": (2, "requests differ from run to run; libs/connectors/tests/test_http_sink.py"),
     "docs/connectors/jdbc-source.md": (2, "needs a JVM and SQLite's driver; libs/connectors/tests/spark"),
     "docs/connectors/mirror.md": (1, "printed by Java's formatters; tests/integration/test_java_mirror.py"),
-    "docs/connectors/postgres-cdc.md": (2, "shortened, with log positions of its run; libs/connectors/tests/postgres"),
     "docs/connectors/postgres-sink.md": (
         1,
         "output of psql, which the tests do not have; libs/connectors/tests/postgres",

@@ -1,4 +1,4 @@
-"""Connector pages that are run: docs/connectors/file-sink.md, docs/connectors/postgres-source.md.
+"""Pages of connectors that are run: docs/connectors/file-sink.md, postgres-cdc.md and postgres-source.md.
 
 Each page's config runs in the tests' cluster under names of the test's own; outputs are compared under the names of the
 page.
@@ -18,7 +18,9 @@ from typing import Any, Final
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from libs.core.tests.engine.harness import Kafka
 from tests.docs.blocks import blocks
 from tests.e2e.test_herd import herd
 from tests.support.mesh import Mesh
@@ -28,6 +30,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_sco
 WAIT_S: Final = 60.0
 #: Milliseconds since 1970: when a row was inserted.
 _PLACED: Final = re.compile(r"\d{13}")
+#: Key of the CDC source below `database.` -> member of a connection string.
+_DATABASE: Final = {"hostname": "host", "port": "port", "user": "user", "dbname": "dbname"}
 
 
 class Page:
@@ -141,3 +145,57 @@ def _shown(page: Page) -> list[str]:
 async def _values(mesh: Mesh, topic: str, count: int) -> list[str]:
     values = await asyncio.to_thread(mesh.consume_values, topic, count)
     return [_PLACED.sub("TIME", value.decode()) for value in values]
+
+
+async def test_changes(mesh: Mesh, tmp_path: Path, tmp_database: str, tmp_topic: Callable[..., str]) -> None:
+    """The shown records are shortened: each shown member is compared, without positions and times."""
+    page, name = "docs/connectors/postgres-cdc.md", tmp_topic("shop")
+    (statements,) = [block.text for block in blocks(page) if block.language == "sql"]
+    shown, shown_offset = [block.text for block in blocks(page) if block.language == "text"]
+    (config,) = [json.loads(block.text) for block in blocks(page) if block.language == "json"]
+    before, _, after = statements.partition("-- the connector starts\n")
+    topic, server = mesh.create_topic(f"{name}.public.orders", 1), conninfo_to_dict(tmp_database)
+    config |= {
+        **{f"database.{key}": str(server[of]) for key, of in _DATABASE.items() if of in server},
+        **{f"{part}.converter": "org.apache.kafka.connect.json.JsonConverter" for part in ("key", "value")},
+        **{f"{part}.converter.schemas.enable": "false" for part in ("key", "value")},
+        "topic.prefix": name,
+        "slot.name": re.sub(r"\W", "_", name.lower()),
+        "slot.drop.on.stop": "true",
+        "decimal.handling.mode": "string",
+    }
+    del config["database.password"]
+    (tmp_path / "shop.json").write_text(json.dumps({"name": name, "config": config}))
+    with psycopg.connect(tmp_database, autocommit=True) as connection:
+        connection.execute(before.encode())
+        code, _, said = await herd(mesh, "create", "-f", str(tmp_path / "shop.json"))
+        assert code == 0, said
+        await asyncio.to_thread(mesh.consume_values, topic, 1)
+        for statement in after.splitlines():
+            connection.execute(statement.encode())
+    await asyncio.to_thread(mesh.consume_values, topic, 5)
+    names = {name: "shop", str(server["dbname"]): "shop"}
+    found = await asyncio.to_thread(Kafka(mesh.bootstrap).records, topic, 1)
+    records = [
+        (_without_positions(key or b"", names), _without_positions(value or b"null", names)) for key, value in found
+    ]
+    wanted = [re.split(r"(?<=\})  ", entry, maxsplit=1) for entry in re.split(r"\n(?=\S)", shown.rstrip())]
+    assert len(wanted) == len(records)
+    for (key, value), (wanted_key, wanted_value) in zip(records, wanted, strict=True):
+        whole = _without_positions(re.sub(r"\n\s+", "", wanted_value).encode(), {})
+        assert key == _without_positions(wanted_key.encode(), {})
+        assert (value if whole is None else {one: value[one] for one in whole}) == whole
+    _, told, _ = await herd(mesh, "offsets", "get", name, "-o", "json")
+    (one,) = told["offsets"]
+    wanted_key, wanted_offset = (json.loads(part) for part in shown_offset.rstrip().split("  "))
+    assert wanted_key == ["shop", {"server": "shop"}]
+    assert (one["partition"], set(one["offset"])) == ({"server": name}, set(wanted_offset))
+    await mesh.delete(name)
+
+
+def _without_positions(text: bytes, names: dict[str, str]) -> Any:
+    """A JSON value under the page's names, without log positions and times."""
+    plain = text.decode()
+    for here, there in names.items():
+        plain = plain.replace(here, there)
+    return json.loads(re.sub(r'\d{6,}|"\d{4}-\d\d-\d\dT[^"]+"', "0", plain))
