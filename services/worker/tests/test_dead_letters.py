@@ -324,7 +324,7 @@ def test_letters_that_cannot_go_back_stay_and_hold_up_no_other(here: Here, tmp_t
     reply = here.replay(config=topics)
     reasons = {one.place.offset: one.reason for one in reply.refused}
     assert reply.replayed_count == 2
-    assert "Kafka does not take it" in reasons[1]
+    assert "Kafka refuses it" in reasons[1]
     assert reasons[2] == "a does not read elsewhere (any more)"
     assert reasons[3] == "topic gone does not exist (any more)"
     assert here.places() == ["0:3", "0:2", "0:1"]

@@ -145,7 +145,7 @@ def _decimals(texts: Sequence[str]) -> list[Decimal]:
     found = list(map(Decimal, texts))
     if not all(map(Decimal.is_finite, found)):
         wrong = next(text for text, value in zip(texts, found, strict=True) if not value.is_finite())
-        raise DataError(f"a numeric that is {wrong} cannot be a Decimal: set {DECIMALS} to double or string")
+        raise DataError(f"a numeric that is {wrong} cannot be a Decimal: set {DECIMALS}=double or string")
     return found
 
 
