@@ -231,7 +231,7 @@ def test_a_report_of_an_unknown_state_changes_nothing() -> None:
 def test_a_message_of_an_unknown_kind_is_skipped() -> None:
     assert session.event(1, session_pb.SessionRequest.FromString(UNKNOWN_FIELDS)) is None
     assert session_wire.message_from(session_pb.SessionResponse.FromString(UNKNOWN_FIELDS)) is None
-    with pytest.raises(RequestInvalid, match="must say something"):
+    with pytest.raises(RequestInvalid, match="must not be empty"):
         session.event(1, session_pb.SessionRequest())
 
 

@@ -157,7 +157,7 @@ async def test_a_folder_without_its_identity_is_not_formatted_over(tmp_path: Pat
     records = tmp_path / "kafka" / "00000000000000000000.log"
     records.parent.mkdir()
     records.write_bytes(b"precious")
-    with pytest.raises(BrokerFailed, match=r"no meta\.properties.*not formatted over"):
+    with pytest.raises(BrokerFailed, match=r"no meta\.properties.*not formatted again"):
         await Broker(tmp_path).start()
     assert records.read_bytes() == b"precious"
 
