@@ -1,8 +1,9 @@
 """File sinks: records as files in a folder, each record exactly once: `FileSink`, and Confluent's S3 and HDFS sinks.
 
 Owns the connectors (`connector`, `s3`, `hdfs`), their settings, partitioning into subfolders (`partitioners`), the
-formats (`formats`) and the file systems (`locations`, `remote_files`, `hadoop`). `parquet` and `spark` import the names
-below; `spark` also imports `formats.parquet`, which needs pyarrow.
+formats (`formats`) and the file systems (`locations`, `remote_files`, `hadoop`). A value's JSON text,
+`json.decimal.format` included, is `connectors.values.payloads`. `parquet` and `spark` import the names below; `spark`
+also imports `formats.parquet`, which needs pyarrow.
 """
 
 from __future__ import annotations

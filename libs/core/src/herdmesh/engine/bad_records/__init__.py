@@ -1,6 +1,9 @@
 """Errors of single records: tolerance, retries, reports and the dead letter queue.
 
-Owns the handling of a record that a converter, a transformation or a task refuses. Knows neither loop.
+Owns the handling of a record that a converter, a transformation or a task refuses: retries with backoff and
+`errors.tolerance` (`tolerance`), the log line and the `__connect.errors.*` headers (`error_reports`), the dead letter
+queue (`dead_letters`), records that a task reports itself (`errant_records`), all of it for one task
+(`record_errors`). Knows neither loop.
 Invariant: a skipped record was reported before, if the config names a place for reports.
 """
 

@@ -1,6 +1,8 @@
 """The loop of a sink task: read, convert, put, commit.
 
 Owns the assignment, positions and commits of a sink task, and the ledgers and staged files of exactly-once sinks.
+`ownership` says which partitions a task reads, `positions` from which offset it starts, `sink_assignment` what happens
+when partitions appear, or a topic is deleted and created again. `sink_loop` decides when a run without work ends.
 Invariant: a position moves past a record only after the task took the record or the error policy skipped it.
 """
 
