@@ -75,7 +75,7 @@ PARTS = {
             "tests/replay/test_records_fuzz.py",
             "libs/core/tests/engine/bad_records/test_dead_letters.py",
             "libs/core/tests/connect/registry/test_registry_fuzz.py",
-            "libs/core/tests/connect/test_chain_properties.py",
+            "libs/core/tests/connect/chain/test_chain_properties.py",
         ),
     ),
     "night": Part(

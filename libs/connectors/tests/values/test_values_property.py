@@ -34,7 +34,7 @@ from libs.connectors.tests.values.round_trips import (
     same_cell,
     same_json,
 )
-from libs.core.tests.connect.converter_values import cases
+from libs.core.tests.connect.converters.converter_values import cases
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry
 from libs.core.tests.connect.registry.typed_values import EXAMPLES, converter, optional, structs, typed
 from tests.support.sizes import soak_or

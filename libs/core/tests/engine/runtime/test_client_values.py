@@ -12,7 +12,7 @@ from herdmesh.connect.clients.client_overrides import CLIENTS
 from herdmesh.connect.clients.librdkafka_settings import client_settings, librdkafka_names
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.librdkafka.client_trial import refused, worker_violations
-from libs.core.tests.connect.client_settings_page import java_names
+from libs.core.tests.connect.clients.client_settings_page import java_names
 from tests.support.sizes import SOAKING
 
 _FEW = ("", "-1", "bogus", "\0")

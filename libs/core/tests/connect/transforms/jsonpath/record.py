@@ -1,6 +1,6 @@
 """Recorder of `golden/jsonpath.jsonl`: the matches of Jayway's JsonPath 2.9.0, which Confluent's Filter uses.
 
-    python -m libs.core.tests.connect.jsonpath.record WORK
+    python -m libs.core.tests.connect.transforms.jsonpath.record WORK
 
 Maven fetches it into the folder WORK. A line is a condition and, for each of `VALUES`, the number of matches, or the
 class of the error.
@@ -13,9 +13,9 @@ import json
 import subprocess
 from pathlib import Path
 
-from libs.core.tests.connect.jsonpath.cases import CONDITIONS, VALUES
+from libs.core.tests.connect.transforms.jsonpath.cases import CONDITIONS, VALUES
 
-OUT = Path(__file__).parents[1] / "golden/jsonpath.jsonl"
+OUT = Path(__file__).parents[2] / "golden/jsonpath.jsonl"
 _HERE = Path(__file__).parent
 
 

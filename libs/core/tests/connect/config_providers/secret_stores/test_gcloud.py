@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
-from libs.core.tests.connect.secret_stores.local_https import Answer, LocalServer, Request, certificate
+from libs.core.tests.connect.config_providers.secret_stores.local_https import Answer, LocalServer, Request, certificate
 
 CUSTENBORDER = "com.github.jcustenborder.kafka.config.gcloud.SecretManagerConfigProvider"
 CONFLUENT = "io.confluent.csid.config.provider.gcloud.SecretManagerConfigProvider"

@@ -1,5 +1,5 @@
 """Generator of docs/reference/client-settings.md from the table of settings: `python -m
-libs.core.tests.connect.client_settings_page` writes it.
+libs.core.tests.connect.clients.client_settings_page` writes it.
 
 Owns the page's words. `herdmesh.connect.clients.librdkafka_settings` owns the meaning of a setting; logins and
 encryption have code and no table, so the page describes that code, and a test checks it against the code.
@@ -14,7 +14,7 @@ from herdmesh.connect.clients.client_overrides import CLIENTS, client_keys
 from herdmesh.connect.clients.client_security import is_access
 from herdmesh.connect.clients.librdkafka_settings import Engine, Fixed, Meaningless, Passed, meaning
 
-PAGE = Path(__file__).parents[4] / "docs" / "reference" / "client-settings.md"
+PAGE = Path(__file__).parents[5] / "docs" / "reference" / "client-settings.md"
 
 
 def java_names(client: str) -> Iterator[str]:
@@ -50,7 +50,7 @@ def page() -> str:
 _HEAD_TEXT = """\
 # Kafka client settings
 
-Written by `python -m libs.core.tests.connect.client_settings_page` from
+Written by `python -m libs.core.tests.connect.clients.client_settings_page` from
 `herdmesh.connect.clients.librdkafka_settings`; a test compares.
 
 A worker's `consumer.`, `producer.` and `admin.` settings, and a connector's `consumer.override.`, `producer.override.`

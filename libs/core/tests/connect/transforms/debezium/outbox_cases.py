@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from libs.core.tests.connect.debezium.events import Json, envelope_of, event_of, field, record_of, struct_of
+from libs.core.tests.connect.transforms.debezium.events import Json, envelope_of, event_of, field, record_of, struct_of
 
 _ROW = [
     field("id", "string", optional=False, name="io.debezium.data.Uuid"),

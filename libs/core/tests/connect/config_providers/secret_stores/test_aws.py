@@ -12,7 +12,7 @@ from moto.server import ThreadedMotoServer
 
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
-from libs.core.tests.connect.secret_stores.local_https import LocalServer
+from libs.core.tests.connect.config_providers.secret_stores.local_https import LocalServer
 
 CUSTENBORDER = "com.github.jcustenborder.kafka.config.aws.SecretsManagerConfigProvider"
 CONFLUENT = "io.confluent.csid.config.provider.aws.SecretsManagerConfigProvider"

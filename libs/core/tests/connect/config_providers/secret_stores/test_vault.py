@@ -13,8 +13,8 @@ from herdmesh.connect.config.redaction import redacted
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.config_providers.secret_stores import vault
 from herdmesh.connect.errors import ConfigError
-from libs.core.tests.connect.secret_stores.local_https import certificate
-from libs.core.tests.connect.secret_stores.vault_server import VaultServer
+from libs.core.tests.connect.config_providers.secret_stores.local_https import certificate
+from libs.core.tests.connect.config_providers.secret_stores.vault_server import VaultServer
 
 CUSTENBORDER = "com.github.jcustenborder.kafka.config.vault.VaultConfigProvider"
 CONFLUENT = "io.confluent.csid.config.provider.vault.VaultConfigProvider"

@@ -11,7 +11,7 @@ import structlog
 
 from herdmesh.connect.errors import ConfigError, DataError
 from libs.core.tests.connect.golden_vectors import Vector
-from libs.core.tests.connect.test_golden_transforms import results, step_of
+from libs.core.tests.connect.transforms.test_golden_transforms import results, step_of
 
 _CONFLUENT = "io.confluent.connect.transforms"
 _STRING = {"type": "string", "optional": False}

@@ -18,7 +18,7 @@ from herdmesh.connect.clients.librdkafka_settings import (
     worker_warnings,
 )
 from herdmesh.connect.errors import ConfigError
-from libs.core.tests.connect.client_settings_page import PAGE, java_names, page
+from libs.core.tests.connect.clients.client_settings_page import PAGE, java_names, page
 
 _EXAMPLES = {
     "allow.auto.create.topics": "true",

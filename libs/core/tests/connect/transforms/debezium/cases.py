@@ -6,8 +6,8 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 
-from libs.core.tests.connect.debezium.events import Json, envelope_of, event_of, field, record_of, struct_of
-from libs.core.tests.connect.debezium.outbox_cases import outbox_cases
+from libs.core.tests.connect.transforms.debezium.events import Json, envelope_of, event_of, field, record_of, struct_of
+from libs.core.tests.connect.transforms.debezium.outbox_cases import outbox_cases
 
 _PACKAGE = "io.debezium.transforms"
 ROUTER = f"{_PACKAGE}.ByLogicalTableRouter"

@@ -29,8 +29,8 @@ from herdmesh.connect.json_text import jackson, record_json
 from herdmesh.connect.model.data import BigInteger, Float32, Int8, JavaDate, Struct
 from herdmesh.connect.model.schemas import INT32, Schema, SchemaBuilder
 from herdmesh.connect.model.struct_column import StructColumn
-from libs.core.tests.connect import test_golden_converters as golden
-from libs.core.tests.connect.converter_values import cases, schemas
+from libs.core.tests.connect.converters import test_golden_converters as golden
+from libs.core.tests.connect.converters.converter_values import cases, schemas
 from libs.core.tests.connect.golden_vectors import by, same_json, try_each, vectors
 from tests.support.sizes import SOAKING, soak_or
 

@@ -25,7 +25,7 @@ def test_a_missing_library_is_reported_with_the_extra_that_has_it(name: str, mon
         ConfigProviders.of({"config.providers": "x", "config.providers.x.class": name})
     assert raised.value.field == "config.providers.x.class"
     assert f'pip install "herdmesh-core[{cls.extra}]"' in raised.value.fix
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text(encoding="utf-8"))
     assert cls.extra in project["project"]["optional-dependencies"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from herdmesh.connect.transforms.confluent.jsonpath.condition import JsonPathCondition, Lacking
 from herdmesh.connect.transforms.confluent.jsonpath.grammar import Unreadable
 from libs.core.tests.connect.golden_vectors import Vector, vectors
-from libs.core.tests.connect.jsonpath.cases import CONDITIONS, VALUES
+from libs.core.tests.connect.transforms.jsonpath.cases import CONDITIONS, VALUES
 
 _VECTORS = vectors("jsonpath.jsonl")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from libs.core.tests.connect.secret_stores.local_https import Answer, LocalServer, Request
+from libs.core.tests.connect.config_providers.secret_stores.local_https import Answer, LocalServer, Request
 
 _KV2 = ("secret", "team/a")
 _LOGINS: dict[str, dict[str, Any]] = {

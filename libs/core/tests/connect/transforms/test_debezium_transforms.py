@@ -19,7 +19,7 @@ from herdmesh.connect.transforms import make_transformation
 from herdmesh.connect.transforms.base import Alone, Cells, Shape
 from herdmesh.connect.transforms.debezium import definitions, event_router_definition
 from libs.core.tests.connect.golden_vectors import Vector, by, columns_of, is_jdk_made, try_each, vectors
-from libs.core.tests.connect.test_golden_transforms import assert_same, results, step_of
+from libs.core.tests.connect.transforms.test_golden_transforms import assert_same, results, step_of
 
 _ALL = vectors("debezium.jsonl")
 _CASES = by("transform", (vector for vector in _ALL if "input" in vector))

@@ -1,7 +1,7 @@
 """Recorder of `golden/debezium.jsonl`: the results of Debezium's real transformations for `cases.py`, and their
 definitions.
 
-    python -m libs.core.tests.connect.debezium.record WORK
+    python -m libs.core.tests.connect.transforms.debezium.record WORK
 
 Maven fetches Debezium 3.6.1.Final into the folder WORK. Each line is a case with `output` or `error`, in the format of
 `golden/transforms.jsonl`, or a `definition`.
@@ -15,9 +15,9 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from libs.core.tests.connect.debezium.cases import CLASSES, cases
+from libs.core.tests.connect.transforms.debezium.cases import CLASSES, cases
 
-OUT = Path(__file__).parents[1] / "golden/debezium.jsonl"
+OUT = Path(__file__).parents[2] / "golden/debezium.jsonl"
 _HERE = Path(__file__).parent
 _ARTIFACTS = ("debezium-connector-postgres", "debezium-api", "debezium-embedded")
 _VERSION = "3.6.1.Final"

@@ -16,7 +16,7 @@ from herdmesh.connect.converters import CONVERTERS, Converter, make_converter
 from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.model.data import Float32, Header, Int8, Int16, Int32, Int64, JavaDate
 from herdmesh.connect.model.schemas import FLOAT32, FLOAT64, INT32, INT64, STRING, Schema
-from libs.core.tests.connect.converter_values import values
+from libs.core.tests.connect.converters.converter_values import values
 from tests.support.sizes import SOAKING, soak_or
 
 _NAMES = [
