@@ -4,9 +4,9 @@ Owns both; no other module writes them. The loop moves a position past records t
 seek of the task, `SinkAssignment` when partitions are added or removed, and `SinkCommits` records commits, each by a
 method of its own here. Makes no calls to Kafka.
 
-Invariant: a partition has a committed offset, or a start to commit, only while it has a position. A position moves
-forward only by records that were put or skipped (`read_to`), by the end of its partition (`ended`), or by the task or
-the operator's reset policy (`seek`, `reset`).
+Invariant: a partition has a start to commit only while it has a position; its committed offset stays until the first
+commit after the partition was dropped. A position moves forward only by records that were put or skipped (`read_to`),
+by the end of its partition (`ended`), or by the task or the operator's reset policy (`seek`, `reset`).
 """
 
 from __future__ import annotations
