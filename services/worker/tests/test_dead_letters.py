@@ -174,7 +174,7 @@ def test_pages_go_back_from_the_newest_and_do_not_move_when_letters_come(
     assert [letter.offset for letter in (*second.letters, *third.letters)] == [3, 2, 1, 0]
     assert third.next_page_token == ""
     assert here.places(page_size=2) == ["0:9", "0:6"]
-    with pytest.raises(ConfigError, match="is not a page token"):
+    with pytest.raises(ConfigError, match="is no page token"):
         here.list(page_token="x")
 
 
@@ -216,7 +216,7 @@ def test_a_connector_without_a_queue_or_whose_queue_is_not_there_says_what_to_do
     with pytest.raises(ConfigError, match="it has no dead letter queue: set errors"):
         asyncio.run(dead.listed(ListDeadLettersOnWorker(without, request)))
     here.queue += "-nowhere"
-    with pytest.raises(ConfigError, match="a task creates it when it starts"):
+    with pytest.raises(ConfigError, match="a task makes it when it starts"):
         here.list()
 
 
@@ -324,7 +324,7 @@ def test_letters_that_cannot_go_back_stay_and_hold_up_no_other(here: Here, tmp_t
     reply = here.replay(config=topics)
     reasons = {one.place.offset: one.reason for one in reply.refused}
     assert reply.replayed_count == 2
-    assert "Kafka refuses it" in reasons[1]
+    assert "Kafka does not take it" in reasons[1]
     assert reasons[2] == "a does not read elsewhere (any more)"
     assert reasons[3] == "topic gone does not exist (any more)"
     assert here.places() == ["0:3", "0:2", "0:1"]

@@ -1,7 +1,8 @@
 """Wiring of a worker process: `python -m herdmesh.worker`. Owns the order of start and stop, and nothing else.
 
-Start: the offsets file if there is one, Spark, then the server, then the herder; a worker that answers can run tasks.
-Stop, each stage bounded: leave (the herder moves everything), flush statuses and end the lease, close the session, the
+Start: the offsets file (if configured), Spark, the gRPC server, the session with the herder. A worker that answers
+requests can therefore run tasks.
+Stop, each stage bounded: leave (the herder moves all units), flush statuses and end the lease, close the session, the
 server, Spark, the offsets file.
 """
 
@@ -65,9 +66,9 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 async def serve(
     settings: WorkerSettings, stop: asyncio.Event, on_listening: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Run a worker until `stop` is set; `on_listening` is told the port.
+    """Run a worker until `stop` is set; call `on_listening` with the port.
 
-    Raises SparkUnavailable when Spark does not start, or dies; OffsetFileUnusable.
+    Raises SparkUnavailable when Spark does not start or dies; OffsetFileUnusable.
     """
     async with ground(settings, stop) as ready:
         if not stop.is_set():
@@ -76,7 +77,7 @@ async def serve(
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a worker stands on before it knows anybody."""
+    """Resources that exist before the first gRPC object of the process."""
 
     spark: SparkHost
     offsets: OffsetFile | None
@@ -86,8 +87,8 @@ class Ground:
 async def ground(settings: WorkerSettings, stop: asyncio.Event) -> AsyncGenerator[Ground]:
     """The open offsets file, if the settings name one, and a running Spark, unless `stop` was set meanwhile.
 
-    To be entered before any gRPC server or channel of the process is made: starting a JVM forks, and gRPC's threads do
-    not live through a fork. Raises as `serve`.
+    Enter this context before the process creates any gRPC server or channel: starting a JVM forks, and gRPC's threads
+    do not survive a fork. Raises as `serve`.
     """
     offsets = OffsetFile(settings.offset_storage_file) if settings.offset_storage_file else None
     if offsets is not None:
@@ -106,7 +107,7 @@ async def ground(settings: WorkerSettings, stop: asyncio.Event) -> AsyncGenerato
 async def serve_on(
     ready: Ground, settings: WorkerSettings, stop: asyncio.Event, on_listening: Callable[[int], None]
 ) -> None:
-    """As `serve`, on ground that is there."""
+    """Like `serve`, on resources that the caller has opened with `ground`."""
     spark, offsets = ready.spark, ready.offsets
     found = await in_thread("plugins", lambda: discover(settings.plugin_path))
     specs = RunSpecs(settings, found.registry, offsets.of if offsets is not None else None)
@@ -175,7 +176,7 @@ async def serve_on(
 
 
 def _warn(settings: WorkerSettings) -> None:
-    """Of settings without effect, and of a Kafka client with which something is slower or refused."""
+    """Log settings without effect, and a Kafka client that lacks the fast path or required functions."""
     for one in settings.warnings():
         _log.warning("setting_without_effect", setting=one.field, why=one.message, fix=one.fix)
     if disabled := native.fast_path_disabled():
@@ -185,7 +186,7 @@ def _warn(settings: WorkerSettings) -> None:
 
 
 def _telling(plugins: Plugins, session: HerderSession) -> Callable[[], object]:
-    """To be called from any thread: has the herder told of all plugins."""
+    """A callback, safe to call from any thread, that sends the list of all plugins to the herder."""
     loop = asyncio.get_running_loop()
 
     def tell() -> None:
@@ -203,9 +204,9 @@ async def _until_over(
     spark_lost: asyncio.Event,
     server: Server,
 ) -> int:
-    """Handle events until the state says Exit, then close everything; the exit code.
+    """Handle events until the state emits Exit, then close everything; return the exit code.
 
-    Raises what a background task raised.
+    Raises the exception of a background task that failed.
     """
     signals = [
         asyncio.create_task(_when(stop, loop, events.LeaveRequested()), name="stop"),
@@ -216,7 +217,8 @@ async def _until_over(
         await asyncio.wait({running, *background}, return_when=asyncio.FIRST_COMPLETED)
         for task in background:
             if task.done():
-                # A bug: better a new process, whose tasks run meanwhile elsewhere, than one that is deaf in one ear.
+                # A background task failed, which is a bug. Ending the process is better than running on without that
+                # task: other workers run the tasks until a new process starts.
                 task.result()
         return await running
     finally:
@@ -242,7 +244,7 @@ async def _close(effects: Effects, server: Server) -> None:
     await effects.connectors.close()
     await effects.reloads.close()
     await effects.commands.close()
-    # Both at once: reports and statuses of the last stops do not wait for each other.
+    # In parallel, so that reports and statuses of the last stops do not wait for each other.
     await asyncio.gather(effects.statuses.close(_FLUSH_S), effects.session.close())
     await effects.runs.close(_SERVER_GRACE_S)
     await server.stop(_SERVER_GRACE_S)
@@ -254,7 +256,8 @@ def _spark_conf(settings: WorkerSettings, processes: int) -> Mapping[str, str]:
 
 
 def _conf_of(settings: WorkerSettings) -> Callable[[str], Mapping[str, str]]:
-    """Of a connector's own application: what the worker's has, under a name of its own."""
+    """The Spark settings for a connector's own application: the worker's settings with an application name of its
+    own."""
     conf = _spark_conf(settings, settings.slots)
     return lambda connector: {**conf, "spark.app.name": f"herdmesh-worker: {connector}"}
 
@@ -276,7 +279,7 @@ async def _when(happened: asyncio.Event, loop: WorkerLoop, event: events.Event) 
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Await the work, or give it up when asked to stop."""
+    """Await the work, or cancel it when `stop` is set."""
     task = asyncio.create_task(work)
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)

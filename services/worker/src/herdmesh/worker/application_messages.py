@@ -1,4 +1,4 @@
-"""Messages between a worker and a Spark application of a connector's own: JSON, a line each.
+"""Messages between a worker and the Spark application of one connector: one line of JSON each.
 
 Owns the messages. The two ends are `effects.runs.applications` and `spark.application`.
 """
@@ -11,37 +11,37 @@ import msgspec
 
 from herdmesh.worker.run import Launch
 
-#: A line has the stacks of all threads of a process that crashed.
+#: A line can hold the stacks of all threads of a crashed process.
 LINE_BYTES_MAX: Final = 16 << 20
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True):
-    """The first line: start Spark with these settings. Answered by `Begun`."""
+    """The first line: start Spark with these settings. The reply is `Begun`."""
 
     conf: dict[str, str]
 
 
 class Execute(msgspec.Struct, frozen=True, tag=True):
-    """Launch a process. Answered by one `Ended` with its id."""
+    """Launch a process. The reply is one `Ended` with its id."""
 
     launch: Launch
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
-    """Kill a process; its `Ended` then comes."""
+    """Kill a process; its `Ended` follows."""
 
     process_id: str
 
 
 class Begun(msgspec.Struct, frozen=True, tag=True):
-    """Spark is there, or not. `error`: why not, and the application ends."""
+    """Result of starting Spark. `error`: why it failed, after which the application ends."""
 
     jvm_pid: int = 0
     error: str = ""
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True):
-    """A process is over. `error`: what was wrong with its end, None = nothing; the rest as in `RunLost`."""
+    """The end of a process. `error`: why it failed, None = it ended normally; the other fields as in `RunLost`."""
 
     process_id: str
     error: str | None = None
@@ -54,5 +54,5 @@ FROM_APPLICATION: Final = msgspec.json.Decoder(Begun | Ended)
 
 
 def line_of(message: msgspec.Struct) -> bytes:
-    """As it is sent."""
+    """The message as the line that is sent."""
     return msgspec.json.encode(message) + b"\n"

@@ -1,6 +1,6 @@
-"""Dead letter queues on a user's request: listed, read and sent again.
+"""Listing, reading and replay of dead letter queues, on request.
 
-Owns the log of what was sent again. Invariant: a record is sent again once for each request, also after a crash.
+Owns the log of replayed dead letters. Invariant: each request replays a record once, also after a crash.
 """
 
 from __future__ import annotations

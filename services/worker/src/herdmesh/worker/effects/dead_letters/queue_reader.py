@@ -1,10 +1,10 @@
 """Reader of a dead letter queue: ranges of its partitions, and pages from the newest dead letter back.
 
-Owns the consumer, the bounds of one reading (time, records, bytes), and page tokens. Which letters count is the
-caller's (`keep`).
+Owns the consumer, the bounds of one read (time, records, bytes), and page tokens. The caller's filter (`keep`) decides
+which dead letters count.
 
-Invariant: what is kept in memory at a time is bounded by `WINDOW_BYTES` per partition, whatever letters weigh; the
-pages of one listing have every letter at most once, and each that was there when it began and still is.
+Invariant: memory is bounded by `WINDOW_BYTES` per partition at a time, whatever the size of the dead letters. The pages
+of one listing have every dead letter at most once, and every one that existed at the beginning and still exists.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from herdmesh.worker.state import dead_letter_headers
 from herdmesh.worker.state.dead_letter_headers import Header, Letter
 
 Keep = Callable[[Letter], Letter | None]
-"""The letter as it counts, None = it does not."""
+"""Filter of dead letters: returns the dead letter as it is listed, None = it is left out."""
 Ranges = Mapping[int, tuple[int, int]]
-"""By partition: where a stretch begins, and the offset behind it."""
+"""First offset of a range, and the offset after its last one, by partition."""
 
 PAGE_BYTES: Final = 2 * 1024 * 1024
 WINDOW_BYTES: Final = 4 * 1024 * 1024
@@ -56,10 +56,10 @@ _CLIENT: Final = {"queued.min.messages": 10_000, "queued.max.messages.kbytes": 1
 
 
 class TopicLog:
-    """A topic's committed records by offset. Use in one thread, and close it."""
+    """Reader of a topic's committed records by offset. Use it in one thread, and close it."""
 
     def __init__(self, spec: RunSpec, topic: str) -> None:
-        """`spec`: of a task of the connector, whose clients' logins are used. Raises ConfigError."""
+        """`spec` is of a task of the connector; its clients' credentials are used. Raises ConfigError."""
         access = access_of(spec, "consumer", "producer")
         config = {**_CLIENT, **access, "client.id": f"herdmesh-dlq-{spec.connector}"}
         self.topic = topic
@@ -67,11 +67,11 @@ class TopicLog:
         self._consumer = clients.consumer(spec, f"connect-{spec.connector}", config)
 
     def close(self) -> None:
-        """Give the consumer up."""
+        """Close the consumer."""
         self._consumer.close()
 
     def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
-        """How many partitions the topics have, without those that do not exist."""
+        """Partition counts of the topics; topics that do not exist are left out."""
         found: dict[str, int] = {}
         for topic in topics:
             known = clients.retried(lambda topic=topic: self._consumer.list_topics(topic, clients.CALL_TIMEOUT_S))
@@ -80,7 +80,9 @@ class TopicLog:
         return found
 
     def topic_id(self) -> str:
-        """What tells the topic from another of its name. Raises ConfigError when there is none."""
+        """The topic's id, which differs from that of a recreated topic of the same name. Raises ConfigError when the
+        topic does not exist.
+        """
         untyped: Any = self.admin
         names = TopicCollection([self.topic])
         try:
@@ -121,11 +123,11 @@ class TopicLog:
         return {number: (beginnings[number], ends[number]) for number in sorted(ends)}
 
     def read(self, partition: int, first: int, end: int) -> Iterator[Message]:
-        """The records from offset `first` on and before `end`.
+        """The records from offset `first` up to, but not including, `end`.
 
         Raises:
-            KafkaException: they cannot be read.
-            TaskFailed: RETRIABLE, when none comes for long.
+            KafkaException: the records cannot be read.
+            TaskFailed: RETRIABLE, when no record arrives for `_STALLED_S`.
         """
         if first >= end:
             return
@@ -135,7 +137,7 @@ class TopicLog:
             for message in self._next():
                 error, offset = message.error(), message.offset()
                 if error is None:
-                    heard_s = time.monotonic()  # an error that comes again and again is no answer
+                    heard_s = time.monotonic()  # a repeated error does not count as an answer
                     assert offset is not None
                     if offset < end:
                         yield message
@@ -148,10 +150,11 @@ class TopicLog:
         raise TaskFailed(f"Kafka delivers no records of {self.topic}-{partition}", ErrorClass.RETRIABLE)
 
     def record(self, topic: str, partition: int, offset: int) -> Message | None:
-        """The committed record of any topic at this offset; None when it is not there.
+        """The committed record of any topic at this offset; None when there is none.
 
         Raises:
             KafkaException: it cannot be read.
+            TaskFailed: RETRIABLE, when Kafka delivers nothing for `_STALLED_S`.
         """
         self._consumer.assign([TopicPartition(topic, partition, offset)])
         deadline_s = time.monotonic() + _STALLED_S
@@ -167,19 +170,21 @@ class TopicLog:
         raise TaskFailed(f"Kafka delivers no record of {topic}-{partition}", ErrorClass.RETRIABLE)
 
     def _next(self) -> list[Message]:
-        """What is there, or the first to come. (`consume` would wait for the whole time; a tombstone is falsy.)"""
+        """The buffered records, or the next one to arrive. (`consume` would wait for the whole timeout; a tombstone is
+        falsy.)
+        """
         if found := self._consumer.consume(_CONSUME_MAX, 0):
             return found
         first = self._consumer.poll(_POLL_S)
         return [] if first is None else [first]
 
     def letters(self, partition: int, first: int, end: int) -> Iterator[Letter]:
-        """As `read`."""
+        """Dead letters of a range; arguments and errors as of `read`."""
         return map(letter_of, self.read(partition, first, end))
 
 
 def letter_of(message: Message) -> Letter:
-    """A record of a queue as a letter."""
+    """The dead letter in a record of a queue."""
     headers = cast("list[Header]", message.headers() or [])
     own, errors = dead_letter_headers.split(headers)
     kind, time_ms = message.timestamp()
@@ -190,7 +195,7 @@ def letter_of(message: Message) -> Letter:
 
 
 def picked(log: TopicLog, ranges: Ranges, places: Iterable[tuple[int, int]]) -> list[Letter]:
-    """The letters at these places, by place; those that are not there are left out."""
+    """The dead letters at these places, sorted by place; missing ones are left out."""
     found: list[Letter] = []
     by_partition: dict[int, set[int]] = {}
     for partition, offset in places:
@@ -205,7 +210,7 @@ def picked(log: TopicLog, ranges: Ranges, places: Iterable[tuple[int, int]]) -> 
 
 
 def _stretches(offsets: Sequence[int]) -> list[list[int]]:
-    """Offsets that are near each other are read in one go."""
+    """Groups of offsets that are close enough to be read in one range."""
     made: list[list[int]] = []
     for offset in offsets:
         if made and offset - made[-1][-1] <= _NEAR:
@@ -216,10 +221,11 @@ def _stretches(offsets: Sequence[int]) -> list[list[int]]:
 
 
 def page(log: TopicLog, ranges: Ranges, token: str, size: int, keep: Keep) -> tuple[list[Letter], str]:
-    """Letters from the newest back, at most `size`, and the token for the next page ("" = this was the last).
+    """At most `size` dead letters from the newest back, and the token for the next page ("" = this was the last).
 
-    Of several partitions the letter with the latest time comes first. There may be fewer, even none, with more to come:
-    a page ends when it has looked at enough. Raises ConfigError for a token that is none; as `TopicLog.read`.
+    Of several partitions, the dead letter with the latest time comes first. A page may have fewer, even none, although
+    more follow: it ends when its scan budget is used up. Raises ConfigError for an invalid token; otherwise as
+    `TopicLog.read`.
     """
     uppers = positions(token) if token else {number: end for number, (_, end) in ranges.items()}
     tails = [_Tail(log, number, ranges[number][0], upper, keep) for number, upper in uppers.items() if number in ranges]
@@ -245,7 +251,7 @@ def page(log: TopicLog, ranges: Ranges, token: str, size: int, keep: Keep) -> tu
 
 
 class _Budget:
-    """How much one page may still look at."""
+    """Scan budget of one page: records and time."""
 
     def __init__(self) -> None:
         self._records = SCAN_RECORDS_MAX
@@ -260,14 +266,14 @@ class _Budget:
 
 
 class _Tail:
-    """One partition from its end back, a window at a time."""
+    """Backward reader of one partition, a window at a time."""
 
     def __init__(self, log: TopicLog, partition: int, low: int, upper: int, keep: Keep) -> None:
         self.partition = partition
         self.low = low
-        #: everything from here on was handed out, or does not count.
+        #: everything from here on was returned, or is left out by the filter.
         self.floor = max(low, upper)
-        #: what of the window was not handed out yet, the newest last.
+        #: dead letters of the window that were not returned yet, the newest last.
         self.pending: list[Letter] = []
         self._log = log
         self._keep = keep
@@ -275,12 +281,12 @@ class _Tail:
 
     @property
     def unknown(self) -> bool:
-        """True when its newest letter is still to be read."""
+        """True when the newest dead letter is still to be read."""
         return not self.pending and self.floor > self.low
 
     @property
     def upper(self) -> int:
-        """Where a later page goes on: what lies before it is not handed out."""
+        """The offset where a later page continues: nothing before it was returned."""
         return self.pending[-1].offset + 1 if self.pending else self.floor
 
     def load(self, budget: _Budget) -> None:
@@ -295,7 +301,7 @@ class _Tail:
                 continue
             kept.append(letter)
             size_bytes += letter.size_bytes
-            while size_bytes > WINDOW_BYTES and len(kept) > 1:  # the older ones are read again, by a smaller window
+            while size_bytes > WINDOW_BYTES and len(kept) > 1:  # a later, smaller window reads the older ones again
                 gone = kept.popleft()
                 size_bytes, self.floor = size_bytes - gone.size_bytes, gone.offset + 1
         self.pending = list(kept)

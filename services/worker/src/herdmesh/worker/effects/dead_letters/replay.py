@@ -1,11 +1,11 @@
-"""Replay of dead letters: one transaction with the records and the log of what was sent again.
+"""Replay of dead letters: one transaction with the records and the log of the replay.
 
-Owns one step: take the replay's transactional id over, read what was put back before, choose the letters, produce, and
-remember. Where letters go is `replay_targets`'s.
+Owns one step: take over the replay's transactional id, read the log of earlier replays, select the dead letters,
+produce, and write the log. `replay_targets` chooses the topics.
 
-Invariant: a letter is remembered as put back exactly when its record is visible to readers of committed records; two
-replays of one connector never put the same letter back, whichever workers they run on: the later one cuts the earlier
-off, or sees all it did.
+Invariant: the log has a dead letter exactly when its record is visible to read_committed consumers. Two replays of one
+connector never produce the same dead letter, whichever workers they run on: the later one fences the earlier one, or
+reads everything it committed.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _PAUSE_S: Final = 0.05
 _NAMED_MAX: Final = 5
 
 Remembered = Mapping[bytes, bytes | None]
-"""Records of the offsets topic, for who keeps them in a file."""
+"""Records for the offsets topic, which a caller with an offsets file stores there."""
 
 
 @dataclass(slots=True)
 class _Chosen:
-    """The letters of a step, and what else it is done with: by partition the offsets from one to before another."""
+    """The dead letters of a step, and the offset ranges that it covers, by partition."""
 
     letters: list[Letter] = field(default_factory=list[Letter])
     looked_at: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
@@ -55,26 +55,26 @@ class _Chosen:
 
 @dataclass(slots=True)
 class _Plan:
-    """What a step does."""
+    """The records that a step produces, and the dead letters that it refuses."""
 
     chosen: _Chosen
     puts: list[Put] = field(default_factory=list[Put])
     refused: list[Refused] = field(default_factory=list[Refused])
 
     def refuse(self, refused: Sequence[Refused]) -> None:
-        """Leave these letters out."""
+        """Leave these dead letters out."""
         gone = {one.letter.place for one in refused}
         self.puts = [put for put in self.puts if put.letter.place not in gone]
         self.refused += refused
 
     @property
     def done(self) -> list[Letter]:
-        """The letters that are put back, also those that come to no record because a transformation leaves it out."""
+        """The replayed dead letters, including those that give no record because a transformation filters them."""
         left = {one.letter.place for one in self.refused}
         return [letter for letter in self.chosen.letters if letter.place not in left]
 
     def response(self) -> admin_pb.ReplayDeadLettersResponse:
-        """What is told of it."""
+        """The response to the caller."""
         told = admin_pb.ReplayDeadLettersResponse(
             replayed_count=len(self.done), next_page_token=self.chosen.next_page_token
         )
@@ -93,14 +93,16 @@ class Replay:
     def __init__(
         self, spec: RunSpec, log: TopicLog, memory: Memory, request: admin_pb.ReplayDeadLettersRequest
     ) -> None:
-        """`spec` and `memory`: with the replay's transactional id (`replay_spec`)."""
+        """`spec` and `memory` have the replay's transactional id (`replay_spec`)."""
         self._spec = spec
         self._log = log
         self._memory = memory
         self._request = request
 
     def run(self) -> tuple[admin_pb.ReplayDeadLettersResponse, Remembered]:
-        """The answer, and what a worker with an offsets file is to store. Raises as `DeadLetters.replayed`."""
+        """The response, and the records that a worker with an offsets file must store. Raises as
+        `DeadLetters.replayed`.
+        """
         with closing(targets(self._spec, self._log)) as to:
             if self._request.dry_run:
                 return self._plan(self._memory.read(), to).response(), {}
@@ -121,7 +123,7 @@ class Replay:
     ) -> tuple[admin_pb.ReplayDeadLettersResponse, Remembered]:
         fence.begin()
         while failed := _produced(fence.producer, plan):
-            fence.abort()  # what is left of it could not be committed
+            fence.abort()  # the rest of the transaction could not be committed
             plan.refuse(failed)
             self._refuse_named(plan.refused)
             fence.begin()
@@ -134,10 +136,10 @@ class Replay:
         return plan.response(), remembered if self._memory.topic is None else {}
 
     def _plan(self, known: Replays, to: Targets) -> _Plan:
-        """What goes where. Raises ConfigError when a letter that was named cannot be put back.
+        """The records to produce. Raises ConfigError when a named dead letter cannot be replayed.
 
-        A sink that dies between a letter and its offsets' commit writes the letter again: of all letters of a step, one
-        for each record goes back.
+        A sink that dies between producing a dead letter and committing its offsets writes the dead letter again: of all
+        dead letters of a step, one per original record is replayed.
         """
         ranges = self._log.ranges()
         plan = _Plan(self._named(ranges, known) if self._request.letters else self._step(ranges, known))
@@ -159,7 +161,7 @@ class Replay:
             more = f"; and {len(refused) - _NAMED_MAX} more" if len(refused) > _NAMED_MAX else ""
             raise ConfigError(f"nothing was replayed: {told}{more}")
 
-    # --- which letters
+    # --- selection of dead letters
 
     def _named(self, ranges: Ranges, known: Replays) -> _Chosen:
         named = {(one.partition, one.offset): one for one in self._request.letters}
@@ -215,10 +217,10 @@ class Replay:
             chosen.next_page_token = f"{token_of(nexts)};{token_of(untils)}"
         return chosen
 
-    # --- remembering
+    # --- log of the replay
 
     def _remembered(self, known: Replays, plan: _Plan) -> dict[bytes, bytes | None]:
-        """The records that remember this step. Raises DataError when it is too much."""
+        """The log records of this step. Raises DataError when they are too large."""
         for number, (first, end) in plan.chosen.looked_at.items():
             for offset in sorted(one.letter.offset for one in plan.refused if one.letter.partition == number):
                 known.of(number).add(first, offset - 1)
@@ -244,7 +246,7 @@ def replay_spec(spec: RunSpec) -> RunSpec:
 
 
 def mended(letter: Letter, given: admin_pb.DeadLetter) -> Letter:
-    """The letter as a request has it, where it has more than its place."""
+    """The dead letter with the content that the request gives for it, if the request gives more than its place."""
     if not given.mended:
         return letter
     own = tuple((one.name, one.value if one.HasField("value") else None) for one in given.headers)
@@ -255,13 +257,13 @@ def mended(letter: Letter, given: admin_pb.DeadLetter) -> Letter:
 
 
 def _produced(producer: Producer, plan: _Plan) -> list[Refused]:
-    """Produce the records and wait until Kafka has them.
+    """Produce the records and wait until Kafka has acknowledged them.
 
-    Returns the letters that Kafka does not take, which spoils the transaction; those that the client itself refuses are
-    left out of the plan already, and spoil nothing.
+    Returns the dead letters that Kafka refuses, after which the transaction must be aborted. Those that only the client
+    refuses are removed from the plan here; they do not affect the transaction.
 
     Raises:
-        KafkaException: nobody's record goes through.
+        KafkaException: a failure that affects all records.
         TaskFenced: a later replay has taken over.
         TaskFailed: RETRIABLE, when Kafka does not answer in time.
     """
@@ -292,7 +294,7 @@ def _produced(producer: Producer, plan: _Plan) -> list[Refused]:
 
 
 def _queued(producer: Producer, put: Put, on_delivery: Any) -> KafkaError | None:
-    """Hand a record to the client; what it refuses it with by itself."""
+    """Hand a record to the client; return the error with which the client itself refuses it."""
     more: dict[str, Any] = {} if put.partition is None else {"partition": put.partition}
     if put.letter.time_ms is not None:
         more["timestamp"] = put.letter.time_ms
@@ -324,6 +326,6 @@ def _ends(ranges: Ranges) -> dict[int, int]:
 
 
 def _places(token: str) -> tuple[dict[int, int], dict[int, int]]:
-    """Where a step begins and how far all go. Raises ConfigError."""
+    """The start offsets of a step, and the end offsets of all steps, by partition. Raises ConfigError."""
     nexts, _, untils = token.partition(";")
     return positions(nexts), positions(untils)

@@ -1,9 +1,9 @@
-"""Log of the dead letters that were sent again (`state.dead_letter_replays` says in which form), and its reader.
+"""Log of replayed dead letters (`state.dead_letter_replays` has the format), and its reader.
 
-Owns the reading: by who only looks, and by who has taken the replay's transactional id over and is to see all that was
-ever committed under it.
+Owns two kinds of reads: a read-only one, and one by the owner of the replay's transactional id, which must see
+everything that was ever committed under that id.
 
-Invariant: after a take-over nothing that an earlier owner of the id put back is missing here.
+Invariant: after a take-over nothing that an earlier owner of the id replayed is missing here.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from herdmesh.worker.state import dead_letter_replays
 from herdmesh.worker.state.dead_letter_replays import Replays
 
 _SETTLE_S: Final = 2.0
-"""How long a transaction may take to end for who only looks; it takes milliseconds, unless its owner died in it."""
+"""How long a read-only caller waits for an open transaction; one takes milliseconds, unless its owner died in it."""
 _PAUSE_S: Final = 0.02
 
 
 class Memory:
-    """One queue's, of one connector."""
+    """Replay log of one connector's queue."""
 
     def __init__(
         self, spec: RunSpec, log: TopicLog, in_file: Callable[[str], Mapping[bytes, bytes]] | None = None
     ) -> None:
-        """`in_file` tells offsets by connector where they are in a file; None = they are in the offsets topic."""
+        """`in_file` returns the offsets of a connector from the offsets file; None = they are in the offsets topic."""
         self._spec = spec
         self._log = log
         self._in_file = in_file
@@ -45,10 +45,10 @@ class Memory:
         self._unstable = partial(self._consumer, isolation_level="read_uncommitted")
         own = source_settings(spec).offsets_topic if spec.kind is TaskKind.SOURCE else spec.offset_storage_topic
         self.topic: str | None = None if in_file is not None else own
-        """The offsets topic; None = a file."""
+        """The offsets topic; None = an offsets file."""
 
     def read(self) -> Replays:
-        """What is remembered, for somebody who only looks. Raises ConfigError when there is no queue."""
+        """The log, for a read-only caller. Raises ConfigError when there is no queue."""
         found = self._empty()
         offsets = SourceOffsets(self._owner)
         if self._in_file is not None:
@@ -64,8 +64,9 @@ class Memory:
         return self._taken(found, offsets)
 
     def _read_on(self, stored: TopicLog, read: dict[int, int], offsets: SourceOffsets) -> bool:
-        """Read partitions of the offsets topic from where they were read to; True when there will be more: a commit is
-        answered before its end is in the topic, and whoever looks then is to see it."""
+        """Read partitions of the offsets topic from the last read position. Return True when more will follow: Kafka
+        acknowledges a commit before its marker is in the topic, and a read after that must see the commit.
+        """
         assert self.topic is not None
         for number, (beginning, end) in stored.ranges().items():
             if number in read:
@@ -78,7 +79,7 @@ class Memory:
         return bool(held and beyond.own_ends(held, ends))
 
     def read_fenced(self, fence: Fence) -> Replays:
-        """What is remembered, once `fence` has taken over; makes the offsets topic when there is none."""
+        """The log after `fence` has taken over; creates the offsets topic when there is none."""
         found = self._empty()
         if self._in_file is not None:
             return self._taken(found, self._of_file(self._in_file, SourceOffsets(self._owner)))
@@ -91,7 +92,7 @@ class Memory:
             return self._taken(found, source_offsets.read(consumer, topic, self._owner, beyond, hung))
 
     def records(self, found: Replays, partitions: Iterable[int]) -> dict[bytes, bytes | None]:
-        """Keys and values that remember these partitions, and the requests. Raises DataError."""
+        """Log records (key and value) of these partitions and of the requests. Raises DataError."""
         offsets = SourceOffsets(self._owner)
         parts: list[int | None] = [None, *sorted(partitions)]
         return dict(offsets.record(found.source_partition(one), found.offset_of(one)) for one in parts)

@@ -1,13 +1,13 @@
-"""Targets of a replay: the topic that a dead letter goes to, and the form it has there.
+"""Targets of a replay: the topic that a dead letter goes to, and its form there.
 
-A sink's letter is the record its task consumed, byte for byte: it goes to the topic it was read from, into the same
-partition, so that it meets the records of its key whatever partitioner its producer has; by its key where that
-partition is gone. A source's letter is the record its task polled, as JSON with schema: it goes through the connector's
-transformations and converters as they are now, and to the topic that gives, as if it had just been polled.
+A sink's dead letter is the record its task consumed, byte for byte. It returns to its original topic and partition, so
+that it stays with the records of its key whatever partitioner their producer has; where that partition no longer
+exists, the key decides. A source's dead letter is the record its task polled, as JSON with schema. It passes the
+connector's current transformations and converters, to the topic they give, as if it had just been polled.
 
-Owns the choice, and why a letter cannot be put back. Writes nothing.
+Owns the choice, and the reason why a dead letter cannot be replayed. Writes nothing.
 
-Invariant: a letter that cannot be put back is a reason in one line, never an error of the others.
+Invariant: a dead letter that cannot be replayed gives a reason of one line, never an error that affects others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from herdmesh.worker.state import dead_letter_headers
 from herdmesh.worker.state.dead_letter_headers import Letter
 
 _JSON: Final = {"converter": "org.apache.kafka.connect.json.JsonConverter"}
-"""As `engine.bad_records.dead_letters` writes a source's: with schemas, its default."""
+"""The converter with which `engine.bad_records.dead_letters` writes a source's record: with schemas, its default."""
 _NAMELESS: Final = (
     "it does not say its topic: it was written without errors.deadletterqueue.context.headers.enable=true; put it back "
     "from a file that names one (original.topic)"
@@ -40,7 +40,7 @@ _WHOLE_FROM_FILE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """One record to be produced; `partition` None = by its key."""
+    """One record to produce; `partition` None = chosen by its key."""
 
     letter: Letter
     topic: str
@@ -52,31 +52,31 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One letter that cannot be put back, and why."""
+    """A dead letter that cannot be replayed, and the reason."""
 
     letter: Letter
     reason: str
 
 
 class Targets(Protocol):
-    """Decides for one connector."""
+    """Chooser of targets for one connector."""
 
     def put(self, letter: Letter) -> list[Put] | Refused:
-        """What is to be produced; empty when the connector's transformations leave the record out."""
+        """The records to produce; empty when the connector's transformations filter the record."""
         ...
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources."""
         ...
 
 
 def targets(spec: RunSpec, log: TopicLog) -> Targets:
-    """Those of a connector. Raises ConfigError."""
+    """The targets of a connector. Raises ConfigError."""
     return SinkTargets(spec, log) if spec.kind is TaskKind.SINK else SourceTargets(spec, log)
 
 
 class SinkTargets:
-    """Back to where it was read."""
+    """Targets of a sink: the topic from which the record was read."""
 
     def __init__(self, spec: RunSpec, log: TopicLog) -> None:
         self._settings = sink_settings(spec)
@@ -84,7 +84,7 @@ class SinkTargets:
         self._topics = _Topics(log)
         self._queue = log.topic
         self._spec = spec
-        #: of records whose letters were cut.
+        #: reader of the original records of truncated dead letters.
         self._records: TopicLog | None = None
 
     def put(self, letter: Letter) -> list[Put] | Refused:
@@ -110,7 +110,7 @@ class SinkTargets:
             self._records.close()
 
     def _whole(self, letter: Letter, topic: str) -> Letter | Refused:
-        """The letter with its record as its own topic has it."""
+        """The dead letter with the complete record from its original topic."""
         partition, offset = (
             _number(letter.error(dead_letter_headers.PARTITION)),
             _number(letter.error(dead_letter_headers.OFFSET)),
@@ -131,7 +131,7 @@ class SinkTargets:
 
 
 class SourceTargets:
-    """Through the connector's chain once more."""
+    """Targets of a source: the record passes the connector's chain again."""
 
     def __init__(self, spec: RunSpec, log: TopicLog) -> None:
         config, worker = spec.connector_config, spec.worker_config
@@ -185,14 +185,14 @@ class SourceTargets:
 
 
 class _Topics:
-    """Partition counts of topics, each asked for once."""
+    """Cache of partition counts, one request per topic."""
 
     def __init__(self, log: TopicLog) -> None:
         self._log = log
         self._counts: dict[str, int | None] = {}
 
     def partition_count(self, topic: str) -> int | None:
-        """None when there is no such topic."""
+        """The partition count; None when the topic does not exist."""
         if topic not in self._counts:
             self._counts[topic] = self._log.partition_counts([topic]).get(topic)
         return self._counts[topic]

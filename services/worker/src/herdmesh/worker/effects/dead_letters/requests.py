@@ -1,12 +1,12 @@
-"""Requests about a connector's dead letters: list them, and send them again.
+"""Requests about a connector's dead letters: list and replay.
 
-Owns the questions' life: one queue looked at in a thread, a few at a time, and messages to values and back. Reading is
-`queue_reader`'s, putting back `replay`'s.
+Owns the life of a request: each reads one queue in a thread, with a limit on concurrent requests; and the conversion
+between messages and values. `queue_reader` reads, `replay` produces.
 
-In standalone mode what was put back is remembered in the offsets file, after the records' transaction: a crash between
-the two leaves letters that look as if they had not been put back.
+In standalone mode the replay log is in the offsets file, written after the transaction of the records: a crash between
+the two leaves replayed dead letters that the log does not have.
 
-Invariant: one replay at a time in this process, and, by its transactional id, in the cluster for each connector.
+Invariant: this process runs one replay at a time; by its transactional id, the cluster runs one per connector.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ from herdmesh.worker.state.model import TaskSpec
 from herdmesh.worker.threads import in_thread
 
 LETTER_BYTES_MAX: Final = 16 * 1024 * 1024
-"""A larger one is told without key, value and headers; it can be put back as it is."""
+"""A larger dead letter is listed without key, value and headers; it can be replayed by its place."""
 _AT_A_TIME: Final = 2
 _PAGE_SIZE: Final = 100
 
 
 class DeadLetters:
-    """Answers for this worker's cluster."""
+    """Handler of dead letter requests for this worker's cluster."""
 
     def __init__(self, specs: RunSpecs, offset_file: OffsetFile | None) -> None:
-        """`offset_file` remembers what was put back in standalone mode; None = the offsets topic does."""
+        """`offset_file` has the replay log in standalone mode; None = the offsets topic has it."""
         self._specs = specs
         self._offset_file = offset_file
         self._limit = asyncio.Semaphore(_AT_A_TIME)
         self._one_replay = asyncio.Lock()
 
-    async def listed(self, question: worker_commands.ListDeadLettersOnWorker) -> admin_pb.ListDeadLettersResponse:
-        """A page of them.
+    async def listed(self, question: questions.AskDeadLetters) -> admin_pb.ListDeadLettersResponse:
+        """A page of dead letters.
 
         Raises:
-            ConfigError: there is no queue, or the request cannot be used.
-            KafkaException, TaskFailed: Kafka does not tell.
+            ConfigError: there is no queue, or the request is invalid.
+            KafkaException, TaskFailed: Kafka does not return the records.
         """
         request = question.wire
         assert isinstance(request, admin_pb.ListDeadLettersRequest)
         async with self._limit:
             return await in_thread("dead letters", lambda: self._listed(texts(question.config), request))
 
-    async def replayed(self, question: worker_commands.ReplayOnWorker) -> admin_pb.ReplayDeadLettersResponse:
-        """Put letters back: those named, all or none, or a step of all.
+    async def replayed(self, question: questions.AskReplay) -> admin_pb.ReplayDeadLettersResponse:
+        """Replay dead letters: the named ones, all or none, or one step of all.
 
         Raises:
-            ConfigError, DataError: they cannot be put back, and nothing was.
-            TaskFailed: Kafka did not take them; TaskFenced when somebody else replays for the same connector.
+            ConfigError, DataError: they cannot be replayed, and none was.
+            TaskFailed: Kafka did not accept them; TaskFenced when another replay of the same connector took over.
             KafkaException: Kafka does not answer, or refuses.
-            OSError: they were put back, and the offsets file could not be written.
+            OSError: they were replayed, and the offsets file could not be written.
         """
         request = question.wire
         assert isinstance(request, admin_pb.ReplayDeadLettersRequest)
@@ -95,7 +95,7 @@ class DeadLetters:
             else:
                 size = request.page_size or _PAGE_SIZE
                 wanted = _wanted(request)
-                if not wanted.replayed:  # nothing below is left
+                if not wanted.replayed:  # everything below was replayed
                     ranges = {
                         number: (max(first, replays.of(number).next), end) for number, (first, end) in ranges.items()
                     }
@@ -118,7 +118,7 @@ class DeadLetters:
             return Replay(spec, log, self._memory(spec, log), request).run()
 
     def _queue(self, connector: str, config: Properties) -> tuple[RunSpec, str]:
-        """A spec of the connector's task 0, and its queue's topic."""
+        """A spec of the connector's task 0, and the topic of its queue."""
         spec = self._specs.without_class(UnitId(connector, 0), TaskSpec(config, config, 1))
         topic = dead_letter_headers.queue_of(spec.connector_config)
         if not topic:
@@ -143,7 +143,7 @@ def _wanted(request: admin_pb.ListDeadLettersRequest) -> Wanted:
 
 
 def letter_to(letter: Letter, *, brief: bool) -> admin_pb.DeadLetter:
-    """The message. What a worker resolved of a config is in no text of it that this worker or a task of it made."""
+    """The message. Texts that this worker or one of its tasks created have resolved config values redacted."""
     message = admin_pb.DeadLetter(
         partition=letter.partition, offset=letter.offset, replayed=letter.replayed, cut=letter.is_cut
     )

@@ -1,8 +1,6 @@
-"""Offsets of connectors, read and changed on a user's request.
+"""Offsets of connectors, read and changed on request.
 
-Owns the Kafka calls and what is known of their outcome: `offsets` lists, alters and resets a source's, `sink_offsets`
-a consumer group's. The conditions for a change are the herder's (`herder.state.calls.offset_changes`).
-Invariant: an outcome that is not known is told as unknown.
+Owns the Kafka calls and the outcome of a change. Invariant: an unknown outcome is reported as unknown.
 """
 
 from __future__ import annotations

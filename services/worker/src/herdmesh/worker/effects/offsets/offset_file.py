@@ -1,10 +1,10 @@
 """Offsets file of source connectors, for standalone mode, in Connect's format (`connect.offsets_file`).
 
-Owns the file while it is open: nobody else may write it (a lock beside it says so), and every write of this process
-goes through one task, which takes whatever waits into one write.
+Owns the file while it is open: a lock file beside it keeps other processes out, and one task does all writes of this
+process, batching the waiting ones.
 
-Invariants: `store` returns only when the whole file with the new offsets is on the disk under its name; at any moment
-the file is the old one or the new one, never a part; what was stored is there after a kill -9.
+Invariants: `store` returns only when the whole file with the new offsets is on the disk under its name. At any moment
+the file is the old one or the new one, never a part. Stored offsets survive a kill -9.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class OffsetFile:
-    """One open offsets file. `store` on one event loop; `of` from any thread."""
+    """One open offsets file. Call `store` on one event loop, `of` from any thread."""
 
     def __init__(self, path: str) -> None:
-        # Through symbolic links: the new file must replace what the name leads to, and not the link.
+        # Symbolic links are resolved: a write must replace the target of the link, not the link.
         self._path = Path(os.path.realpath(path))
         self._lock: int | None = None
         self._kept: offsets_file.Offsets = {}
@@ -42,10 +42,10 @@ class OffsetFile:
         self._writing: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Lock the file and read it; a missing or empty one is an empty map, as in Connect. Blocks for the reading.
+        """Lock the file and read it; a missing or empty file is an empty map, as in Connect. Blocks while reading.
 
         Raises:
-            OffsetFileUnusable: another process has it, its folder cannot be written, or it holds something else.
+            OffsetFileUnusable: another process has it, its folder is not writable, or it has other content.
         """
         self._lock = self._locked()
         try:
@@ -54,7 +54,8 @@ class OffsetFile:
             except FileNotFoundError:
                 data = b""
             self._kept = offsets_file.decode(data) if data else {}
-            # What cannot be written is found now, and not after the first records have been sent.
+            # Written at once, so that an unwritable file is detected now and not after the first records have been
+            # sent.
             self._write(self._kept)
         except (OSError, DataError) as error:
             self.close()
@@ -62,7 +63,7 @@ class OffsetFile:
         _log.info("offsets_file", path=str(self._path), entries=len(self._kept))
 
     def close(self) -> None:
-        """Give the file up. What is being stored is stored or not, as after a kill."""
+        """Close and unlock the file. A store in progress takes effect or not, as after a kill."""
         if self._writing is not None:
             self._writing.cancel()
         if self._lock is not None:
@@ -79,10 +80,10 @@ class OffsetFile:
         return found
 
     async def store(self, offsets: Mapping[bytes, bytes | None]) -> None:
-        """Add or replace offsets; None forgets one. Returns when they are on the disk.
+        """Add or replace offsets; None removes one. Returns when they are on the disk.
 
         Raises:
-            OSError: they are not; the file is as it was.
+            OSError: they are not on the disk; the file is unchanged.
         """
         self._waiting |= offsets
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -113,7 +114,8 @@ class OffsetFile:
             self._writing = None
 
     def _write(self, offsets: offsets_file.Offsets) -> None:
-        """Beside the file, synced, then renamed over it; the folder synced, so that the name survives too."""
+        """Write and sync a temporary file, rename it over the file, and sync the folder, so that the name survives
+        too."""
         new = self._path.with_name(self._path.name + _NEW_SUFFIX)
         with new.open("wb") as file:
             file.write(offsets_file.encode(offsets))

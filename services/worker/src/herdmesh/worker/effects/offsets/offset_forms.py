@@ -1,8 +1,8 @@
-"""JSON forms of offsets (KIP-875, docs/reference/connect/offsets-topic.md, section 10.1), and Connect's words about
+"""JSON forms of offsets (KIP-875, docs/reference/connect/offsets-topic.md, section 10.1), and Connect's messages about
 them.
 
-Owns reading them, with Connect's texts for what is wrong, and telling them within a bound, also those that somebody
-else is to write. Writes nothing.
+Owns parsing, with Connect's error texts, and formatting within a size limit, also of offsets that another process is to
+write. Writes nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from herdmesh.connect.spi import PartitionId
 from herdmesh.connect.topics import offsets_topic
 
 TOLD_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of one answer: it shares the session's stream with heartbeats."""
+"""Limit of one response: it shares the session's stream with heartbeats."""
 LATER: Final = (
     "create it with initial state STOPPED, change its offsets then (`herd offsets set` or `herd offsets reset`), and "
     "resume it"
 )
-"""What to do where offsets cannot be written together with their connector."""
+"""The remedy where offsets cannot be written together with their connector."""
 _TOPIC: Final = "kafka_topic"
 _PARTITION: Final = "kafka_partition"
 _OFFSET: Final = "kafka_offset"
@@ -32,14 +32,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a change is to write, for who writes it in a transaction of its own: all of it or nothing."""
+    """The records of a change, for the service that writes them in its own transaction: all of them or none."""
 
     records: tuple[tuple[str, bytes, bytes | None], ...] = ()
-    """Of a source: topic, which is there, key, and value, None = a tombstone."""
+    """Records of a source: an existing topic, the key, and the value, None = a tombstone."""
     group: str = ""
-    """Of a sink."""
+    """Consumer group of a sink."""
     group_offsets: tuple[tuple[str, int, int, str], ...] = ()
-    """Of that group: topic, partition, offset, and what is kept beside it."""
+    """Offsets of that group: topic, partition, offset, and metadata."""
 
     @property
     def byte_count(self) -> int:
@@ -49,23 +49,25 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTold:
-    """Offsets of a connector: pairs of partition and offset in JSON. `message` is Connect's about a change, and of
-    those that are only told what somebody who reads them should know."""
+    """Offsets of a connector: pairs of partition and offset in JSON. `message` is Connect's about a change; after a
+    read, a note to the reader.
+    """
 
     offsets: tuple[tuple[str, str], ...]
     message: str = ""
     prepared: Prepared | None = None
-    """What is still to be written so that it is as told; None = nothing is."""
+    """The records that must still be written to make the offsets valid; None = none."""
 
     @property
     def byte_count(self) -> int:
-        """Of the offsets."""
+        """Bytes of the offsets."""
         return sum(len(text.encode()) for pair in self.offsets for text in pair)
 
 
 def bounded(told: OffsetsTold) -> OffsetsTold:
-    """After a change: without the offsets when they are too many to tell. Raises ConfigError when what is to be written
-    is more than an answer can have, since none of it can be left out."""
+    """The result of a change, without the offsets when they exceed the limit. Raises ConfigError when the prepared
+    records exceed it, since none of them can be left out.
+    """
     prepared_bytes = 0 if told.prepared is None else told.prepared.byte_count
     if prepared_bytes > TOLD_BYTES_MAX:
         raise ConfigError(
@@ -94,7 +96,7 @@ def changed_message(*, agreed: bool, reset: bool, dry_run: bool) -> str:
 
 
 def source_told(stored: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:
-    """A source's offsets, sorted; what cannot be read is left out, as in Connect."""
+    """A source's offsets, sorted; unreadable ones are left out, as in Connect."""
     found: list[tuple[str, str]] = []
     for key, value in stored.items():
         decoded = offsets_topic.decode(key, value)
@@ -117,7 +119,7 @@ def sink_told(offsets: Mapping[PartitionId, int]) -> tuple[tuple[str, str], ...]
 
 
 def sink_offsets(offsets: Iterable[tuple[str, str | None]]) -> dict[PartitionId, int | None]:
-    """A sink's offsets by partition; of a partition that is named twice the last. Raises ConfigError, DataError."""
+    """A sink's offsets by partition; the last one wins for a partition named twice. Raises ConfigError, DataError."""
     return dict(sink_offset(partition, offset) for partition, offset in offsets)
 
 
@@ -130,7 +132,7 @@ def object_of(text: str | None) -> Mapping[str, Any] | None:
 
 
 def sink_offset(partition_json: str, offset_json: str | None) -> tuple[PartitionId, int | None]:
-    """A sink's partition and offset, None = forget it. Raises ConfigError with Connect's text."""
+    """A sink's partition and offset, None = remove the offset. Raises ConfigError with Connect's text."""
     partition, offset = object_of(partition_json), object_of(offset_json)
     if partition is None:
         raise ConfigError("The partition for a sink connector offset cannot be null or missing")

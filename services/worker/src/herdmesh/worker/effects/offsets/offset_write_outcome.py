@@ -1,7 +1,7 @@
 """Outcome of a change of offsets: done, not done, or unknown.
 
-Owns that difference: what fails before the write changed nothing, what fails within it leaves the outcome open, unless
-Kafka refuses the write, or says that somebody else came first, and no other part of it may be done already.
+Owns that distinction. A failure before the write changed nothing. A failure during the write leaves the outcome
+unknown, unless Kafka refuses the write or reports a newer owner, and no other part of the write may be done.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from herdmesh.engine.runtime import TaskFailed, error_class, message_of
 
 
 class OutcomeUncertain(TaskFailed):
-    """Whether the offsets were changed is not known: look at them, or repeat the request."""
+    """The outcome of the offset change is unknown: read the offsets, or repeat the request."""
 
 
 def taking_over(fence: Fence, given_up_s: float) -> None:
-    """Take the id over. Raises TaskFailed when whoever asked has given up meanwhile, and may have gone on."""
+    """Take over the transactional id. Raises TaskFailed when the caller's deadline has passed, as it may have sent the
+    request to another worker.
+    """
     fence.take_over()
     refuse_late(given_up_s, "Kafka")
 
 
 def refuse_late(given_up_s: float, who: str, outcome: str = "nothing was written") -> None:
-    """Raise TaskFailed when whoever asked has given up meanwhile. `who` was waited for, `outcome` is what it means."""
+    """Raise TaskFailed when the caller's deadline has passed. `who` caused the delay, `outcome` is its consequence."""
     if time.monotonic() > given_up_s:
         raise TaskFailed(
             f"{who} answered too late; {outcome}: ask with a longer deadline where that takes so long",
@@ -39,15 +41,16 @@ def refuse_late(given_up_s: float, who: str, outcome: str = "nothing was written
 
 @dataclass
 class Progress:
-    """Of a write of several parts: what of it is done, or may be, in words; "" = nothing."""
+    """Completed (or possibly completed) parts of a write, in words; "" = none."""
 
     already: str = ""
 
 
 @contextmanager
 def writing() -> Generator[Progress]:
-    """Around the write. Raises OutcomeUncertain for what may go away by itself, and for anything once a part may be
-    done; else what refuses the write as it is."""
+    """Context of a write. Raises OutcomeUncertain for an error that may be transient, and for any error once a part may
+    be done; other errors, which refuse the write, pass unchanged.
+    """
     progress = Progress()
     try:
         yield progress

@@ -1,22 +1,23 @@
-"""Offsets of a connector on request (KIP-875): read in any state, changed while it does not run.
+"""Offsets of a connector on request (KIP-875): read in any state, changed while the connector is stopped.
 
-Owns the answers, and a source's write: one transaction of the transactional id of the connector's task 0, all or none,
-so that a task that starts afterwards, or another worker that is asked the same, cuts an older write off. They go to the
-offsets topic in Connect's bytes (`connect.offsets_topic`), or to the offsets file of standalone mode. A sink's are
-`sink_offsets`.
+Owns the responses, and the write of a source's offsets: one transaction of the transactional id of the connector's task
+0, all or nothing, so that a task that starts later, or another worker with the same request, fences an older write. The
+offsets go to the offsets topic in Connect's bytes (`connect.offsets_topic`), or to the offsets file of standalone mode.
+`sink_offsets` does the same for sinks.
 
-A connector that is not there gets its first offsets in the transaction that creates it. Such a change is only prepared
-here: all of it but the write is done, and the answer says what is to be written, to topics that are there by then. The
-id is not held on to: that nobody else creates the connector meanwhile is for whoever writes to see to. No transaction
-reaches the offsets file of standalone mode, so there to prepare is to write.
+A connector that does not exist yet gets its first offsets in the transaction that creates it. Such a change is only
+prepared here: everything but the write is done, and the response has the records to write, for existing topics. The
+transactional id is not kept: the service that writes the records must ensure that nobody else creates the connector
+meanwhile. No transaction includes the offsets file of standalone mode, so there preparing means writing.
 
-Once the id is taken over the config topic is asked whether the connector still has no tasks, or is not there, as runs
-ask for their task set: a worker that was frozen when it was asked would else write under tasks that came meanwhile.
+After taking over the id, the worker checks in the config topic that the connector still has no tasks, or does not
+exist, as runs check their task set. Otherwise a worker that was frozen after it got the request would write offsets
+under tasks that started meanwhile.
 
-Blocks and calls authors' code, so all but `told` and `alter` runs in threads; `committed` is called by a connector, in
-a thread of its own. Invariant: nothing is written, or told to be written, before the connector's own `alter_offsets`
-has agreed; what is prepared is not written here, nor is anything in a dry run; of a sink, which may change offsets
-elsewhere in it, `alter_offsets` is not asked in a dry run either.
+The calls block and run authors' code, so all but `told` and `alter` run in threads; a connector calls `committed` in a
+thread of its own. Invariant: nothing is written, or returned for writing, before the connector's own `alter_offsets`
+has agreed. Preparing and dry runs write nothing. In a dry run of a sink `alter_offsets` is not called, because it may
+change offsets elsewhere.
 """
 
 from __future__ import annotations
@@ -61,19 +62,19 @@ _Records = dict[bytes, bytes | None]
 
 
 class Offsets:
-    """Tells and changes offsets for this worker's cluster."""
+    """Reads and changes offsets for this worker's cluster."""
 
     def __init__(self, specs: RunSpecs, offset_file: OffsetFile | None) -> None:
-        """`offset_file` holds the offsets of sources in standalone mode; None = the offsets topic does."""
+        """`offset_file` has the offsets of sources in standalone mode; None = the offsets topic has them."""
         self._specs = specs
         self._offset_file = offset_file
 
     async def told(self, question: ReadOffsets) -> OffsetsTold:
-        """All offsets, as far as they are decided: those of a transaction that is open are not waited for.
+        """All committed offsets; those of an open transaction are not waited for.
 
         Raises:
             ConfigError: the config cannot be used.
-            TaskFailed: Kafka did not answer, or they are more than TOLD_BYTES_MAX.
+            TaskFailed: Kafka did not answer, or the offsets exceed TOLD_BYTES_MAX.
         """
         found = await in_thread("offsets", lambda: self._told(question))
         if found.byte_count > TOLD_BYTES_MAX:
@@ -85,18 +86,19 @@ class Offsets:
         return found
 
     async def alter(self, question: AlterOffsets) -> OffsetsTold:
-        """Change the offsets, or prepare that, or, in a dry run, only check. Tells them as they are now, or as they are
-        once what is prepared is written; after a reset, as they were.
+        """Change the offsets, or prepare the change, or, in a dry run, only check it. Returns the offsets after the
+        change, or as they will be when the prepared records are written; after a reset, those before it.
 
         Raises:
-            ConfigError, DataError: the offsets, or the config, cannot be used; with Connect's texts. So when what is to
-                be prepared cannot be written together with the connector.
-            TaskFailed: Kafka did not take them, or somebody else owns the group or the id. `OutcomeUncertain`: whether
-                it did is not known.
-            Exception: what the connector's own `alter_offsets` raises.
+            ConfigError, DataError: the offsets, or the config, cannot be used, with Connect's texts; or a change to
+            prepare
+                cannot be written together with the connector.
+            TaskFailed: Kafka did not accept them, or another process owns the group or the id. `OutcomeUncertain`: the
+                outcome is unknown.
+            Exception: any error of the connector's own `alter_offsets`.
         """
         given_up_s = time.monotonic() + question.timeout_ms / 1000
-        if self._offset_file is not None:  # of sinks, too: no store of a standalone worker writes to Kafka
+        if self._offset_file is not None:  # applies to sinks, too: no store of a standalone worker writes to Kafka
             question = replace(question, prepare=False)
         if self._is_sink(texts(question.config)):
             return bounded(await in_thread("sink offsets", lambda: self._alter_sink(question, given_up_s)))
@@ -116,8 +118,8 @@ class Offsets:
         """A source connector's committed offsets of these source partitions, None = none. Blocks.
 
         Raises:
-            ConnectError: of a sink, or a config that cannot be used.
-            TaskFailed: Kafka does not answer, or what is stored is no offset.
+            ConnectError: for a sink, or a config that cannot be used.
+            TaskFailed: Kafka does not answer, or a stored value is not an offset.
         """
         if self._is_sink(config):
             raise ConnectError("a sink connector has no source offsets: those of its records are its consumer group's")
@@ -143,14 +145,14 @@ class Offsets:
         return OffsetsTold(source_told(stored), self._note(question, stored))
 
     def _note(self, question: ReadOffsets, stored: Mapping[bytes, bytes]) -> str:
-        """What the connector says of them."""
+        """The connector's note about these offsets."""
         committed = list(_pairs(stored))
         if not committed:
             return ""
         try:
             config, connector = self._source(question)
             return waits.one_line(str(connector.offsets_note(config, committed)))
-        except Exception as error:  # noqa: BLE001 - an author's code may raise anything, and the offsets are told
+        except Exception as error:  # noqa: BLE001 - an author's code may raise anything, and the offsets are returned anyway
             return waits.one_line(f"whether they are gone on from is not known now: {error}")
 
     def _read(self, spec: RunSpec) -> SourceOffsets:
@@ -179,7 +181,7 @@ class Offsets:
         return replace(self._spec(question), claim=claim)
 
     def _alter_topic(self, question: AlterOffsets, given_up_s: float) -> OffsetsTold:
-        # What is refused is refused before Kafka is asked; only what a reset or a rewind changes is not known before.
+        # Refusals come before any request to Kafka; only resets and rewinds need the stored offsets first.
         by_stored = question.reset or question.rewind_to_ms is not None
         agreed = not by_stored and self._agree(question, _SourceChange(question, {}))
         spec = self._claimed(question)
@@ -195,8 +197,8 @@ class Offsets:
             change = self._change(question, stored_offsets.read(spec, settings, admin, fence).items())
             if by_stored:
                 agreed = self._agree(question, change)
-            task_set_check.begin_check(spec, admin).verify()
-            if question.prepare:  # the topics are there: whoever reads with the fence creates them
+            task_set_check.ask(spec, admin).verify()
+            if question.prepare:  # the topics exist: reading with the fence creates them
                 return replace(change.told(agreed=agreed), prepared=change.prepared(stored_offsets.topics(settings)))
             if change.records:
                 with writing():
@@ -216,7 +218,7 @@ class Offsets:
         return config, connector
 
     def _change(self, question: AlterOffsets, stored: Mapping[bytes, bytes]) -> _SourceChange:
-        """Of a rewind, which offsets it is, only the connector knows."""
+        """The change; for a rewind, only the connector knows which offsets it sets."""
         if question.rewind_to_ms is None:
             return _SourceChange(question, stored)
         if question.allow_forward:
@@ -238,7 +240,7 @@ class Offsets:
 
 
 class _SourceChange:
-    """What a change makes of a source's offsets. `stored`: they, in the bytes of the offsets topic."""
+    """A change of a source's offsets. `stored`: the present ones, in the bytes of the offsets topic."""
 
     def __init__(
         self,
@@ -246,15 +248,15 @@ class _SourceChange:
         stored: Mapping[bytes, bytes],
         back: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = (),
     ) -> None:
-        """`back`: what a rewind sets. Raises DataError with Connect's text."""
+        """`back`: the offsets that a rewind sets. Raises DataError with Connect's text."""
         self._question = question
         self._stored = stored
-        #: as the connector is to look at them.
+        #: the offsets as passed to the connector's `alter_offsets`.
         self.offsets: list[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = []
-        #: what moves them, by key; None forgets one.
+        #: records of the change, by key; None removes an offset.
         self.records: _Records = {}
         if question.reset:
-            # By the bytes that are stored: another writer's may have members in another order than ours.
+            # Keys are the stored bytes: another writer may order the members of a key differently.
             self.records = dict.fromkeys(stored)
             self.offsets = [(_partition(key), None) for key in stored]
             return
@@ -265,19 +267,19 @@ class _SourceChange:
             self.records[key] = offsets_topic.encode_value(offset)
 
     def told(self, *, agreed: bool) -> OffsetsTold:
-        """The offsets as they are then, or, of a reset, as they were."""
+        """The offsets after the change, or, for a reset, before it."""
         question = self._question
         now = {key: value for key, value in {**self._stored, **self.records}.items() if value is not None}
         message = changed_message(agreed=agreed, reset=question.reset, dry_run=question.dry_run)
         return OffsetsTold(source_told(self._stored if question.reset else now), message)
 
     def prepared(self, topics: Sequence[str]) -> Prepared:
-        """The records of it, in each of the topics."""
+        """The records of the change, in each of the topics."""
         return Prepared(tuple((topic, key, value) for topic in topics for key, value in self.records.items()))
 
 
 def _pairs(stored: Mapping[bytes, bytes]) -> Iterator[tuple[Mapping[str, Any] | None, Mapping[str, Any]]]:
-    """What is stored, as the connector wrote it; what cannot be read is left out, as where it is told."""
+    """The stored offsets, decoded; unreadable ones are left out, as in responses."""
     for key, value in sorted(stored.items()):
         decoded = offsets_topic.decode(key, value)
         if isinstance(decoded, offsets_topic.OffsetRecord) and decoded.offset is not None:
@@ -297,5 +299,5 @@ def _write(fence: Fence, failures: DeliveryFailures, topics: list[str], records:
             producing.produce_all(fence.producer, topic, records)
         fence.commit()
     except (TaskFailed, KafkaException):
-        failures.raise_first()  # says more than the transaction's own error
+        failures.raise_first()  # more specific than the transaction's own error
         raise

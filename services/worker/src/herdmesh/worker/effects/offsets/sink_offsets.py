@@ -1,22 +1,22 @@
 """Offsets of a sink, committed by its consumer group: read, and changed on request.
 
-Owns the questions to the group and the change: offsets that are set are committed in one transaction of the
-transactional id of the connector's task 0, all or none; those that are forgotten go in one request after it, and a
-reset deletes the whole group. Where offsets are set and forgotten the transaction is first: it is what a fence can
-refuse. A failure after it is told as uncertain. A change that is only to be prepared does all before the transaction,
-and tells what would be in it, with what is kept beside each offset; what it would forget no transaction can hold, so
-that is refused.
+Owns the requests to the group and the change. Offsets that are set are committed in one transaction of the
+transactional id of the connector's task 0, all or nothing. Offsets that are removed go in one request after it, and a
+reset deletes the whole group. Where offsets are both set and removed, the transaction is first, because a fence can
+refuse it; a failure after it is reported as an unknown outcome. A change that is only prepared does everything before
+the transaction and returns its content, with the metadata of each offset. No transaction can remove an offset, so
+preparing a removal is refused.
 
 Departs from Connect: an offset must lie within its partition's records (unless `herdmesh.offsets.missing=reset`),
-because a task would fail on it; a rewind goes forward in no partition unless that is allowed; what the last commit said
-beside an offset (the files it staged) is kept with the new one, because it may still have to be done. With a client
-that cannot forget single offsets (`engine.librdkafka.delete_group_offsets`) only all of a group's are, and none beside
-one that is set.
+because a task would fail on it. A rewind moves no partition forward unless that is allowed. The metadata of the last
+commit (the files it staged) is kept with the new offset, because the files may still have to be published. With a
+client that cannot remove single offsets (`engine.librdkafka.delete_group_offsets`), only all offsets of a group can be
+removed, and none beside one that is set.
 
-Blocks and calls authors' code. Invariant: nothing is written, or told to be written, before the id is taken over, the
-connector's own `alter_offsets` has agreed, and the config topic, asked after that, does not say that tasks are there.
-To forget has no fence, so it is not begun once whoever asked may have gone on, and not repeated without asking the
-config topic again.
+The calls block and run authors' code. Invariant: nothing is written, or returned for writing, before the id is taken
+over, the connector's own `alter_offsets` has agreed, and a check of the config topic after that has found no tasks. No
+fence protects a removal. It therefore does not begin once the caller's deadline has passed, and is not retried without
+another check of the config topic.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from herdmesh.worker.effects.offsets.offset_write_outcome import Progress, refus
 _NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _MEMBERS: Final = (KafkaError.NON_EMPTY_GROUP, KafkaError.GROUP_SUBSCRIBED_TO_TOPIC)
 _NAMED_MAX: Final = 20
-"""Partitions that one message names."""
+"""Limit of partitions named in one message."""
 _NOTHING_GONE: Final = "nothing was forgotten"
 Agree = Callable[[Mapping[PartitionId, int | None]], bool]
-"""The connector's own `alter_offsets`: True = they are known to be right. Raises what refuses them."""
+"""Call of the connector's own `alter_offsets`: True = it has verified the offsets. Raises its refusal."""
 
 
 def told(spec: RunSpec) -> OffsetsTold:
-    """What the group has committed; nothing when there is no group."""
+    """The offsets that the group has committed; empty when there is no group."""
     settings = sink_settings(spec)
     admin = clients.admin(spec, settings.access, for_worker=True)
     consumer = clients.consumer(spec, settings.group, settings.consumer, for_worker=True)
@@ -74,22 +74,24 @@ def told(spec: RunSpec) -> OffsetsTold:
 
 
 def parsed(question: AlterOffsets) -> dict[PartitionId, int | None]:
-    """The offsets that the question names. Raises ConfigError, DataError with Connect's texts."""
+    """The offsets named in the request. Raises ConfigError, DataError with Connect's texts."""
     return sink_offsets(question.offsets)
 
 
 def change(
     spec: RunSpec, question: AlterOffsets, named: Mapping[PartitionId, int | None], agree: Agree, given_up_s: float
 ) -> OffsetsTold:
-    """Change the group's offsets as the question says, or prepare that.
+    """Change the group's offsets as requested, or prepare the change.
 
-    Returns the offsets as they are now, or, after a reset, as they were; of what is prepared, as once it is written.
+    Returns the offsets after the change, or, after a reset, those before it; of a prepared change, those after its
+    write.
 
     Raises:
-        ConfigError: a partition or an offset that cannot be, or one to be forgotten where it is only to be prepared.
-        TaskFailed: Kafka did not take them, or somebody else owns the group or the id. `OutcomeUncertain`: whether it
-            did is not known.
-        Exception: what the connector's own `alter_offsets` raises.
+        ConfigError: an invalid partition or offset, or the removal of an offset in a change that is to be prepared.
+        TaskFailed: Kafka did not accept them, or another process owns the group or the id. `OutcomeUncertain`: the
+        outcome
+            is unknown.
+        Exception: any error of the connector's own `alter_offsets`.
     """
     settings = sink_settings(spec)
     admin = clients.admin(spec, settings.access, for_worker=True)
@@ -117,7 +119,7 @@ def change(
 
 @dataclass
 class _Change:
-    """One change of one group, checked, and what it needs."""
+    """One checked change of one group, and its clients."""
 
     spec: RunSpec
     settings: SinkSettings
@@ -129,8 +131,9 @@ class _Change:
     def carry_out(
         self, before: Mapping[PartitionId, int], agree: Agree, given_up_s: float
     ) -> tuple[dict[PartitionId, int], bool, Prepared | None]:
-        """Write, or prepare that. Returns what was committed before, as the fence's owner reads it, whether the
-        connector agreed, and what is prepared, None = it is written."""
+        """Write or prepare the change. Returns the offsets committed before, as the fence's owner reads them, whether
+        the connector agreed, and the prepared records, None = they are written.
+        """
         fence = Fence(clients.offsets_producer(self.spec, self.settings.access), self.spec.transactional_id)
         try:
             taking_over(fence, given_up_s)
@@ -138,7 +141,7 @@ class _Change:
             stable = partitions.committed(self.consumer, sorted({*before, *self.wanted}), hung)
             known = {partition: offset for partition, (offset, _) in stable.items() if offset is not None}
             _refuse_forward(self.question, known, self.wanted)
-            if self.question.prepare:  # before the connector is asked, which may change offsets elsewhere then
+            if self.question.prepare:  # before `alter_offsets`, which may change offsets elsewhere
                 _refuse_forgetting(self.settings.group, known, self.wanted)
             forgotten = _forgotten(self.settings.group, known, self.wanted)
             agreed = agree(self.wanted)
@@ -153,7 +156,8 @@ class _Change:
                 if written:
                     fence.commit_offsets(written, self.consumer.consumer_group_metadata())
                     progress.already = f"{len(written)} offsets of group {self.settings.group} are set"
-                    # Kafka says so before its group knows: whoever asks for them next is to find them.
+                    # Kafka acknowledges the commit before the group has it: wait, so that the next read finds the
+                    # offsets.
                     partitions.committed(self.consumer, [(one.topic, one.partition) for one in written], hung)
                 if forgotten:
                     self._forget(forgotten, given_up_s, progress)
@@ -162,8 +166,9 @@ class _Change:
             fence.close()
 
     def _entries(self, stable: Mapping[PartitionId, tuple[int | None, str]]) -> tuple[tuple[str, int, int, str], ...]:
-        """The offsets to commit, with what the last commit said beside them: but of a topic that was made again since,
-        the id of the topic as it is now. A task takes an offset of another topic for none."""
+        """The offsets to commit, with the metadata of the last commit; for a recreated topic, with the present topic
+        id. A task ignores an offset whose metadata has the id of another topic.
+        """
         said = {topic for (topic, _), (_, text) in stable.items() if manifest.topic_id_of(text)}
         ids = partitions.topic_ids(self.admin, said & {topic for topic, _ in self.wanted})
         return tuple(
@@ -173,12 +178,13 @@ class _Change:
         )
 
     def _require_unchanged(self) -> None:
-        """Raise TaskFenced when the connector has tasks, or another change was begun, since this one was asked for."""
-        task_set_check.begin_check(self.spec, self.admin, self.consumer).verify()
+        """Raise TaskFenced when, since this request, the connector got tasks or another change was begun."""
+        task_set_check.ask(self.spec, self.admin, self.consumer).verify()
 
     def _forget(self, forgotten: Sequence[PartitionId], given_up_s: float, progress: Progress) -> None:
-        """Have the group without these offsets, or delete it. Whoever asked may ask another worker while Kafka does not
-        answer this one: of what that one began the config topic tells."""
+        """Remove these offsets from the group, or delete it. The caller may send the request to another worker while
+        Kafka does not answer this one; the config topic shows what that worker began.
+        """
         group = self.settings.group
         whole = self.question.reset or not delete_group_offsets.is_possible()
         what = f"group {group} is deleted" if whole else f"{len(forgotten)} offsets of group {group} are forgotten"
@@ -206,14 +212,14 @@ class _Change:
         try:
             clients.retried(gone)
         except KafkaException as error:
-            if error.args[0].code() in _MEMBERS:  # they came meanwhile
+            if error.args[0].code() in _MEMBERS:  # members joined meanwhile
                 _refuse_members(self.admin, group)
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
 
 
 def _topic_id(text: str) -> str:
-    """Of the topic that an offset with this metadata was committed for; "" = not known."""
+    """Id of the topic for which an offset with this metadata was committed; "" = unknown."""
     try:
         return manifest.topic_id_of(text)
     except ManifestInvalid:
@@ -221,7 +227,7 @@ def _topic_id(text: str) -> str:
 
 
 def _of_topic(text: str, topic_id: str) -> str:
-    """Metadata of an offset that is of the topic with this id; "" = not known: it stays as it is."""
+    """The metadata with this topic id; unchanged if either id is "" (unknown)."""
     said = manifest.topic_id_of(text)
     return manifest.encode(manifest.decode(text), topic_id) if said and topic_id not in ("", said) else text
 
@@ -250,7 +256,7 @@ def _wanted(
 
 
 def _offsets_at(admin: AdminClient, asked: Iterable[PartitionId], time_ms: int) -> dict[PartitionId, int | None]:
-    """The first record of each partition that is not older; where there is none, the end."""
+    """The offset of each partition's first record at or after this time; the end offset where there is none."""
     listed = [TopicPartition(topic, number) for topic, number in asked]
 
     def answered(spec: Any, of: list[TopicPartition]) -> dict[PartitionId, int]:
@@ -276,7 +282,7 @@ def _refuse_members(admin: AdminClient, group: str) -> None:
 
 
 def _check(admin: AdminClient, settings: SinkSettings, wanted: Mapping[PartitionId, int | None]) -> None:
-    """Raise ConfigError for a partition that is not there, or an offset that a task would fail on."""
+    """Raise ConfigError for a partition that does not exist, or an offset that a task would fail on."""
     given = {partition: offset for partition, offset in wanted.items() if offset is not None}
     try:
         ranges = partitions.ranges(admin, {partition: (offset, "") for partition, offset in given.items()})
@@ -299,7 +305,7 @@ def _check(admin: AdminClient, settings: SinkSettings, wanted: Mapping[Partition
 def _refuse_forward(
     question: AlterOffsets, committed: Mapping[PartitionId, int], wanted: Mapping[PartitionId, int | None]
 ) -> None:
-    """Raise ConfigError for a rewind that would pass over records nobody has read, unless that is allowed."""
+    """Raise ConfigError for a rewind that would skip unread records, unless that is allowed."""
     ahead = "" if question.rewind_to_ms is None or question.allow_forward else _ahead(committed, wanted)
     if ahead:
         raise ConfigError(
@@ -310,7 +316,7 @@ def _refuse_forward(
 
 
 def _ahead(committed: Mapping[PartitionId, int], wanted: Mapping[PartitionId, int | None]) -> str:
-    """Which partitions are to go forward, from where to where; empty when none is."""
+    """The partitions that would move forward, from where to where; "" = none."""
     found = [
         f"{topic}-{number} is at {committed[topic, number]} and goes to {offset}"
         for (topic, number), offset in sorted(wanted.items())
@@ -321,7 +327,7 @@ def _ahead(committed: Mapping[PartitionId, int], wanted: Mapping[PartitionId, in
 
 
 def _refuse_forgetting(group: str, committed: Iterable[PartitionId], wanted: Mapping[PartitionId, int | None]) -> None:
-    """Raise ConfigError when offsets are to be forgotten that are there."""
+    """Raise ConfigError when the change removes committed offsets."""
     known = set(committed)
     found = sorted(partition for partition, offset in wanted.items() if offset is None and partition in known)
     if found:
@@ -335,8 +341,9 @@ def _refuse_forgetting(group: str, committed: Iterable[PartitionId], wanted: Map
 def _forgotten(
     group: str, committed: Iterable[PartitionId], wanted: Mapping[PartitionId, int | None]
 ) -> list[PartitionId]:
-    """The partitions whose offsets are to be forgotten and are there. Raises ConfigError where the client can only
-    forget all of them together, and others are to stay."""
+    """The partitions with committed offsets to remove. Raises ConfigError where the client can only remove all offsets
+    together, and some are to remain.
+    """
     known = set(committed)
     found = sorted(partition for partition, offset in wanted.items() if offset is None and partition in known)
     stay = known.union(wanted).difference(partition for partition, offset in wanted.items() if offset is None)
