@@ -1,7 +1,7 @@
-"""Plugins of a worker: found, loaded and asked, in processes of their own where they come from a folder.
+"""Plugins of a worker: discovery, loading and calls; plugins of a folder run in processes of their own.
 
-Owns validation of configs, generation of task configs and plans. Invariant: an author's code never blocks the event
-loop.
+Owns validation of configs, and the creation of task configs and plans. Invariant: an author's code never blocks the
+event loop.
 """
 
 from __future__ import annotations

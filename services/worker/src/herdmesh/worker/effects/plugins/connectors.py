@@ -1,7 +1,7 @@
 """Connector instances: objects of authors' classes, each call in a thread of its own.
 
-Owns the instances. Decides nothing: the state asks for one call per connector at a time, and forgets a connector whose
-code does not return. Invariant: an instance is replaced or dropped on the event loop only.
+Owns the instances. Decides nothing: the state requests one call per connector at a time, and abandons a connector whose
+code does not return. Invariant: instances are replaced or removed on the event loop only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from herdmesh.worker.state.model import Config
 from herdmesh.worker.threads import in_thread
 
 T = TypeVar("T")
-#: Between two looks at what connectors wait for.
+#: Interval between checks of the waits of connectors.
 _LOOK_S: Final = 1.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -46,31 +46,31 @@ class ConnectorHost:
         self._look: asyncio.Task[None] | None = None
 
     def start(self, instruction: instructions.StartConnector) -> None:
-        """Make and start an instance, then ConnectorStarted."""
+        """Create and start an instance, then emit ConnectorStarted."""
         self._spawn(self._start(instruction))
 
     def stop(self, instruction: instructions.StopConnector) -> None:
-        """Stop and drop the instance, then ConnectorStopped."""
+        """Stop and remove the instance, then emit ConnectorStopped."""
         self._spawn(self._stop(instruction))
 
     def make_task_configs(self, instruction: instructions.MakeTaskConfigs) -> None:
-        """Ask the instance, or one made for the question, then TaskConfigsMade."""
+        """Request task configs from the instance, or from a temporary one, then emit TaskConfigsMade."""
         self._spawn(self._make_task_configs(instruction))
 
     def values(self, connector: str) -> Values | None:
-        """What the running instance was started with; None = none runs."""
+        """The config values with which the running instance was started; None = no instance runs."""
         running = self._instances.get(connector)
         return None if running is None else Values((running.resolved,))
 
     def abandon(self, connector: str) -> None:
-        """Forget the instance; what its threads still do ends with the process at the latest."""
+        """Forget the instance; its threads end with the process at the latest."""
         _log.warning("connector_abandoned", unit=f"[{connector}|worker]")
         self._instances.pop(connector, None)
         self._waits.pop(connector, None)
         self._told.pop(connector, None)
 
     async def close(self) -> None:
-        """Stop waiting for anything."""
+        """Cancel all pending work."""
         for task in [*self._tasks, *([self._look] if self._look is not None else [])]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -98,13 +98,14 @@ class ConnectorHost:
         begun.set()
 
     def _context(self, instruction: instructions.StartConnector, begun: asyncio.Event) -> ConnectorContext:
-        """Of an instance that calls from its own threads, also after this worker is done with it. `begun`: the state
-        knows that it was started."""
+        """The context of an instance that calls from its own threads, also after this worker has stopped it. `begun` is
+        set when the state knows of the start.
+        """
         name, loop = instruction.connector, asyncio.get_running_loop()
         outdated = events.TasksOutdated(instruction.connector, instruction.op_id)
-        #: held until the event is queued, which serves whoever asks meanwhile.
+        #: held until the event is queued; one event serves all requests made meanwhile.
         pending = threading.Lock()
-        #: held from its first error on: an instance fails once.
+        #: acquired at the first error and never released: an instance fails once.
         failed = threading.Lock()
 
         async def tell() -> None:
@@ -116,15 +117,15 @@ class ConnectorHost:
         def request() -> None:
             if not pending.acquire(blocking=False):
                 return
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants tasks any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody needs task configs any more
                 loop.call_soon_threadsafe(lambda: self._spawn(tell()))
 
         async def tell_error(error: Exception) -> None:
-            await begun.wait()  # it may have come of `start`
+            await begun.wait()  # the error may come from `start`
             await self._emit(events.ConnectorRaised(name, instruction.op_id, _failure(error)))
 
         def fail(error: Exception) -> None:
-            if failed.acquire(blocking=False):  # once: it may call in a loop
+            if failed.acquire(blocking=False):  # only the first: an author may call this in a loop
                 error = checked_error(error)
                 _log.error("connector_raised", unit=f"[{name}|worker]", error=error_text(error))
                 with contextlib.suppress(RuntimeError):  # as above
@@ -140,7 +141,7 @@ class ConnectorHost:
         return ConnectorContext(request, fail, committed, waits)
 
     async def _look_at_waits(self) -> None:
-        """Tell what instances wait for, and that they wait no more."""
+        """Emit the beginning, change and end of waits of instances."""
         while True:
             await asyncio.sleep(_LOOK_S)
             for name, (op_id, waits) in list(self._waits.items()):
@@ -177,7 +178,7 @@ class ConnectorHost:
         await self._emit(events.TaskConfigsMade(name, instruction.op_id, tasks, failure))
 
     def _task_configs(self, running: Started | None, instruction: instructions.MakeTaskConfigs) -> list[Config]:
-        """In a thread."""
+        """Task configs of the instance. Called in a thread."""
         if running is not None:
             return task_configs(running, instruction.tasks_max)
         return planned_task_configs(self._specs, instruction.config, instruction.tasks_max)
@@ -191,6 +192,6 @@ def _failure(error: Exception) -> Failure:
 
 
 def _within(waits: Waits, call: Callable[..., T], *args: Any) -> T:
-    """The call's result; what it waits for are waits of these."""
+    """The call's result; waits that the call reports are added to `waits`."""
     with entered(waits):
         return call(*args)

@@ -1,11 +1,11 @@
-"""Scan of the worker's plugin folders: when the worker starts, and again when one has changed.
+"""Scan of the worker's plugin folders: at the worker's start, and again when a folder has changed.
 
-Owns the asking: one thread and one process for each folder that is asked, how long a worker that starts waits for them,
-the look for folders that are new or whose files changed, and what is known of those that cannot be used. What a folder
-is, `plugin_folders` knows; which of what was found can be used beside each other, whoever makes the registry.
+Owns the scan: one thread and one process per folder, how long a starting worker waits for them, the periodic check for
+new folders and changed files, and the reasons why folders cannot be used. `plugin_folders` defines what a folder is;
+the builder of the registry decides which plugins can be used together.
 
-Invariants: a connector that runs goes on in the process it was started in, whatever becomes of its folder; a folder
-that hangs keeps no other waiting, nor the process from ending; a folder whose files do not change is not asked again.
+Invariants: a running connector stays in the process in which it was started, whatever happens to its folder. A hanging
+folder delays no other folder, nor the end of the process. A folder whose files do not change is not scanned again.
 """
 
 from __future__ import annotations
@@ -37,57 +37,57 @@ from herdmesh.worker.effects.plugins.remote_connectors import remote_class
 
 FoundPlugin = PluginDescriptor | PluginClass
 Joined = tuple[PluginRegistry, Sequence[RefusedPlugin]]
-"""All that can be used beside each other, and what of it cannot."""
+"""The registry of all plugins that can be used together, and the plugins that are refused."""
 
 ANSWER_S: Final = 20.0
-"""How long a worker that starts waits for its plugin folders. One imported in some seconds each, on a busy machine."""
+"""How long a starting worker waits for its plugin folders. Importing one took several seconds on a busy machine."""
 LOOK_S: Final = 5.0
-"""Between two looks at the files of the folders."""
+"""Interval between checks of the folders' files."""
 STILL_S: Final = 0.5
-"""What has changed is asked once its files stood still for so long: an installer that is at work is let finish."""
+"""A changed folder is scanned once its files have not changed for so long, so that a running installer can finish."""
 _PAUSE_MAX_S: Final = 60.0
-"""At most so long between two tries of a folder that changes all the time."""
+"""Longest backoff between scans of a folder that changes all the time."""
 _AT_A_TIME: Final = 8
 _SLOT_S: Final = 5.0
-"""A folder that takes longer is taken for one that waits, and needs no processor."""
-_MEND: Final = "correct it in the folder: the worker detects the change and loads the folder again"
+"""A scan that takes longer is assumed to wait without using the processor, and frees its slot."""
+_MEND: Final = "mend it in the folder: the worker sees that its files changed, and asks again"
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class _Folder:
-    """What is known of one, by where it really is."""
+    """State of one folder, which is identified by its resolved path."""
 
     found: dict[PluginEntry, FoundPlugin] = field(default_factory=dict[PluginEntry, FoundPlugin])
     refused: list[RefusedPlugin] = field(default_factory=list[RefusedPlugin])
-    #: nothing failed when it was last asked.
+    #: nothing failed in the last scan.
     is_whole: bool = False
     is_asked: bool = False
-    #: it is asked for longer than a worker that starts waits.
+    #: the scan takes longer than a starting worker waits.
     is_late: bool = False
     is_gone: bool = False
-    #: of its files, when it was last asked. None = it never was.
+    #: signature of its files at the last scan. None = never scanned.
     asked_of: Signature | None = None
     asked_s: float = 0.0
-    #: of its files, at the last look, and since when they are so.
+    #: signature of its files at the last check, and the time since which it is the same.
     seen: Signature | None = None
     seen_s: float = 0.0
     tries: int = 0
     not_before_s: float = 0.0
-    #: in which what it has is asked and started.
+    #: process in which its plugins are described and started.
     process: PluginProcess | None = None
 
     @property
     def is_changed(self) -> bool:
-        """Whether its files are others than those it was asked of. Of one that works only code counts."""
+        """Whether its files differ from those of the last scan. For a folder without failures only code counts."""
         if self.asked_of is None or self.seen is None or not self.is_whole:
             return self.seen != self.asked_of
         return self.seen.code != self.asked_of.code
 
 
 class AskedFolders:
-    """Used from any thread."""
+    """Scanner of all plugin folders. Thread-safe."""
 
     def __init__(
         self,
@@ -95,10 +95,11 @@ class AskedFolders:
         joined: Callable[[list[FoundPlugin]], Joined],
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Ask them all, and wait until they have answered, or `ANSWER_S` are over. `joined`: what there is with
-        this."""
+        """Scan all folders and wait for the results, at most `ANSWER_S`. `joined` builds the registry with the plugins
+        found.
+        """
         self.tell: Callable[[], object] = _nothing
-        """Called each time that the registry or what is refused has changed."""
+        """Callback after each change of the registry or of the refused plugins."""
         self._plugin_path = plugin_path
         self._joined = joined
         self._clock_s = clock_s
@@ -107,7 +108,7 @@ class AskedFolders:
         self._looking = threading.Lock()
         self._folders: dict[str, _Folder] = {}
         self._processes: list[PluginProcess] = []
-        #: of releases that others took the place of; each ends when nothing of it runs any more.
+        #: processes of replaced releases; each ends when nothing runs in it any more.
         self._replaced: list[PluginProcess] = []
         self._slots = threading.Semaphore(max(_AT_A_TIME, os.cpu_count() or 1))
         self._closed = threading.Event()
@@ -129,12 +130,12 @@ class AskedFolders:
         threading.Thread(target=self._look_on, name="plugin folders", daemon=True).start()
 
     def registry(self) -> PluginRegistry:
-        """Of all that is found; it comes to know what is found later."""
+        """The registry of all plugins found; plugins found later are added to it."""
         assert self._registry is not None
         return self._registry
 
     def refused(self) -> list[RefusedPlugin]:
-        """What is in the folders and cannot be used now."""
+        """Plugins and folders that cannot be used now."""
         with self._changed:
             found = [*self._refused_folders, *self._not_joined]
             for place, folder in self._folders.items():
@@ -146,16 +147,16 @@ class AskedFolders:
         return sorted(set(found), key=lambda one: (one.folder, one.plugin, one.why))
 
     def asked(self) -> list[str]:
-        """The folders that have not answered yet."""
+        """Folders whose scan has not ended."""
         return [place for place, folder in self._folders.items() if folder.is_asked]
 
     def processes(self) -> list[PluginProcess]:
-        """Of the folders that were asked, each started when it is asked something."""
+        """Processes of the scanned folders; each is started by the first call to it."""
         with self._changed:
             return [*self._processes]
 
     def wait(self, seconds: float) -> None:
-        """Until all that were asked have answered, but for those that are late, or that time is over."""
+        """Wait until all scans have ended, except late ones, or the time is over."""
 
         def is_answered() -> bool:
             return not any(one.is_asked and not one.is_late for one in self._folders.values())
@@ -164,14 +165,15 @@ class AskedFolders:
             self._changed.wait_for(is_answered, seconds)
 
     def close(self) -> None:
-        """End the processes, and look no more."""
+        """End the processes and stop checking."""
         self._closed.set()
         for one in self.processes():
             one.close()
 
     def catch_up(self, seconds: float) -> None:
-        """Look now, and wait until what is new or has changed was asked, or that time is over: somebody names a plugin
-        that is not known, and may have installed it a moment ago."""
+        """Check now, and wait until new and changed folders are scanned or the time is over. Used when a caller names
+        an unknown plugin, which may have been installed a moment ago.
+        """
         until_s = time.monotonic() + seconds
         while True:
             is_at_work = self.look(at_once=True)
@@ -180,8 +182,9 @@ class AskedFolders:
                 return
 
     def look(self, *, at_once: bool = False) -> bool:
-        """Ask what is new or has changed since it was asked; also what failed only now (`at_once`). True when some
-        files are still being changed."""
+        """Scan new and changed folders; with `at_once`, without the backoff of folders that failed. Return True while
+        some files are still being changed.
+        """
         with self._looking:
             due, is_at_work, is_news = self._due(at_once=at_once)
             before = self._refused_folders
@@ -193,7 +196,7 @@ class AskedFolders:
         return is_at_work
 
     def _due(self, *, at_once: bool) -> tuple[list[str], bool, bool]:
-        """What is to be asked; whether other files are being changed; whether there is something to tell."""
+        """Folders to scan; whether other files are being changed; whether the callback must be called."""
         there = signatures(self._plugin_path)
         due: list[str] = []
         is_at_work = is_news = False
@@ -223,15 +226,16 @@ class AskedFolders:
             try:
                 self.look()
                 self._replaced = [one for one in self._replaced if not one.rest_if_idle()]
-            except Exception:  # noqa: BLE001 - a file system may answer anything, and does so again or not
+            except Exception:  # noqa: BLE001 - a file system may fail in any way, persistently or not
                 _log.exception("plugin_folders_not_looked_at", plugin_path=self._plugin_path)
 
     def _found(self) -> list[FoundPlugin]:
         return [one for folder in self._folders.values() for one in folder.found.values()]
 
     def _ask(self, places: Sequence[str]) -> None:
-        """Read these folders and have each asked in a daemon thread of its own. A few at a time, as they use the
-        processor."""
+        """Read these folders and scan each in a daemon thread of its own. Only a few run at a time, as they use the
+        processor.
+        """
         folders, refused = find(self._plugin_path, self._own)
         with self._changed:
             told_before, self._refused_folders = self._refused_folders, refused
@@ -284,8 +288,8 @@ class AskedFolders:
     ) -> None:
         with self._changed:
             before = known.found
-            # What worked before its files changed stays known: connectors of it run. Of a release that another one took
-            # the place of, nothing is left.
+            # Plugins that worked before the files changed stay known, because their connectors run. Plugins that the
+            # new release no longer has are removed.
             known.found = {entry: one for entry, one in before.items() if entry in folder.entries} | answer
             known.is_whole, known.refused = not refused, refused
             if answer:
@@ -303,7 +307,7 @@ class AskedFolders:
                     fix="what runs of it goes on as it was started; `herd restart` runs what is there now",
                 )  # fmt: skip
             self.tell()
-        with self._changed:  # after it was told: whoever waits may use it
+        with self._changed:  # after the callback, so that waiting callers can use the plugins
             known.is_asked = known.is_late = False
             self._changed.notify_all()
 
@@ -348,7 +352,7 @@ def _described(
                 "plugin_refused", folder=folder.imports.folder, plugin=entry.value, why=why,
                 distribution=f"{entry.distribution} {entry.version}", fix=_MEND,
             )  # fmt: skip
-            process.rest()  # what it began may hang, or hold what the next one needs
+            process.rest()  # code it started may hang, or hold a resource that the next plugin needs
             continue
         found[entry] = described
     process.rest()

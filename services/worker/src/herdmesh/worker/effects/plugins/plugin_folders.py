@@ -1,9 +1,8 @@
-"""Contents of the plugin folders (`plugin.path`), read from what the installers wrote there: no module of theirs is
-imported.
+"""Contents of the plugin folders (`plugin.path`), read from the installers' metadata: no plugin module is imported.
 
-Owns how a folder is read, and which are refused: another Python's, one without plugins, and one whose requirements
-contradict what Herdmesh itself is installed with. A plugin shares its process with Herdmesh, so of each library that
-Herdmesh requires there is one version in it: the one installed here (`herdmesh.connect.plugins.plugin_imports`).
+Owns the rules for reading a folder, and for refusing one: it belongs to another Python, has no plugins, or has
+requirements that contradict Herdmesh's own. A plugin shares its process with Herdmesh, so of each library that Herdmesh
+requires the process has one version: the one installed here (`herdmesh.connect.plugins.plugin_imports`).
 
 Invariant: each virtual environment below a folder of the path is either found or refused, with a reason.
 """
@@ -29,7 +28,7 @@ _ROOTS: Final = ("herdmesh-core", "herdmesh-sdk", "herdmesh-worker", "herdmesh-c
 _MARK: Final = "pyvenv.cfg"
 _DEPTH_MAX: Final = 2
 _FILES_MAX: Final = 50_000
-"""Looked at in one environment, at most."""
+"""Limit of the files checked in one environment."""
 _CACHES: Final = frozenset({"__pycache__", "bin"})
 _CODE: Final = (".py", ".pyc", ".so", ".pth", _MARK)
 _INSTALLERS: Final = (".dist-info", ".egg-info")
@@ -41,23 +40,23 @@ class OwnLibraries:
     """Herdmesh and everything it requires, as installed here."""
 
     versions: dict[str, str]
-    """By normalized name of the distribution."""
+    """Versions by normalized name of the distribution."""
     modules: tuple[str, ...]
     """Their top-level modules, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
-    """One plugin, as its distribution's metadata has it."""
+    """One plugin, from its distribution's metadata."""
 
     group: str
-    """Of entry points: what kind of plugin it says it is."""
+    """Group of entry points, which names the kind of plugin."""
     name: str
     value: str
-    """Where its class is: `module:Class`."""
+    """Location of its class: `module:Class`."""
     distribution: str
     version: str
-    """Of the distribution."""
+    """Version of the distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +66,12 @@ class PluginFolder:
     imports: PluginImports
     entries: tuple[PluginEntry, ...]
     differing: tuple[str, ...]
-    """Libraries of which it has another version than the one it gets, which its requirements allow."""
+    """Libraries of the environment that are replaced by Herdmesh's version, which the plugin's requirements allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedPlugin:
-    """What is in a folder and not used, and why."""
+    """A folder or plugin that is not used, and the reason."""
 
     folder: str
     why: str
@@ -83,16 +82,16 @@ class RefusedPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Two texts that change with the files of an environment: their names, sizes and times."""
+    """Two texts that change with the files of an environment (names, sizes and times)."""
 
     files: str
-    """With all of them."""
+    """Covers all files."""
     code: str
-    """With modules and what installers write, and not with the data that a plugin may write beside its code."""
+    """Covers modules and installers' metadata, but not data that a plugin may write beside its code."""
 
 
 def own_libraries() -> OwnLibraries:
-    """Read what is installed here. Takes some hundred milliseconds."""
+    """Read the installed distributions. Takes some hundred milliseconds."""
     found: dict[str, metadata.Distribution] = {}
     wanted = [(name, frozenset[str]()) for name in _ROOTS]
     while wanted:
@@ -100,7 +99,7 @@ def own_libraries() -> OwnLibraries:
         try:
             distribution = metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            continue  # of an extra that is not used, or Herdmesh from a folder on PYTHONPATH
+            continue  # required by an unused extra, or Herdmesh itself comes from a folder on PYTHONPATH
         if found.setdefault(canonicalize_name(name), distribution) is not distribution:
             continue
         wanted += [(one.name, frozenset(one.extras)) for one in _requirements(distribution, extras)]
@@ -110,10 +109,10 @@ def own_libraries() -> OwnLibraries:
 
 
 def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[RefusedPlugin]]:
-    """The environments in the folders of a `plugin.path`, in its order, and those that are refused."""
+    """The environments in the folders of a `plugin.path`, in its order, and the refused ones."""
     found: list[PluginFolder] = []
     refused: list[RefusedPlugin] = []
-    environments: dict[str, Path] = {}  # by where it really is: a symbolic link to one is no second one
+    environments: dict[str, Path] = {}  # by resolved path: a symbolic link to an environment is not a second one
     for text in filter(None, map(str.strip, plugin_path.split(","))):
         folder = Path(text).absolute()
         below: list[Path] = []
@@ -149,13 +148,13 @@ def _environments(folder: Path, depth: int) -> Iterator[Path | RefusedPlugin]:
             yield folder
             return
         within = sorted(folder.iterdir()) if depth else []
-    except OSError as error:  # such as lost+found, which is root's
+    except OSError as error:  # for example lost+found, which belongs to root
         yield _locked(folder, error)
         return
     for below in within:
         try:
             is_folder = below.is_dir()
-        except OSError as error:  # a link into what the worker may not read: the others beside it are found
+        except OSError as error:  # a link to something the worker may not read: its siblings are still found
             yield _locked(below, error)
             continue
         if is_folder:
@@ -167,8 +166,9 @@ def _locked(folder: Path, error: OSError) -> RefusedPlugin:
 
 
 def signatures(plugin_path: str) -> dict[str, Signature]:
-    """Of each environment below the folders of a `plugin.path`, by where it really is, what changes with its files.
-    What Python caches is not of it. A listing and no more: some milliseconds for an environment of a thousand files."""
+    """Signature of each environment below the folders of a `plugin.path`, by its resolved path. Python's cache files do
+    not count. Only lists files: some milliseconds for an environment of a thousand files.
+    """
     found: dict[str, Signature] = {}
     for text in filter(None, map(str.strip, plugin_path.split(","))):
         for one in _environments(Path(text).absolute(), _DEPTH_MAX):
@@ -202,7 +202,7 @@ def _signature(environment: str) -> Signature:
 def _read_any(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedPlugin:
     try:
         return _read(environment, own)
-    except Exception as error:  # noqa: BLE001 - what an installer left behind half may raise anything
+    except Exception as error:  # noqa: BLE001 - metadata of an interrupted installation may raise anything
         why = f"what is installed in it cannot be read: {type(error).__name__}: {error}"
         return RefusedPlugin(str(environment), why, "create the environment again")
 
@@ -215,7 +215,8 @@ def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedPlugin:
             str(environment), f"it is an environment of {others}, and this worker runs {_PYTHON}",
             f"make it with {_PYTHON} -m venv",
         )  # fmt: skip
-    # Its copies of Herdmesh and of what that requires are not used, so what they are and require says nothing.
+    # Its copies of Herdmesh and of Herdmesh's requirements are not used, so their versions and requirements do not
+    # matter.
     there = list(metadata.distributions(path=[str(packages)]))
     brought = [one for one in there if canonicalize_name(one.name) not in own.versions]
     entries = tuple(
@@ -257,18 +258,18 @@ def _entry_points(distribution: metadata.Distribution) -> metadata.EntryPoints:
 
 
 def _requirements(distribution: metadata.Distribution, extras: frozenset[str]) -> Iterator[Requirement]:
-    """What it requires on this machine, with those of its extras."""
+    """Requirements of the distribution on this machine, including those of its extras."""
     for text in distribution.requires or ():
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
-            continue  # of a package from before the format was fixed; its installer had to guess too
+            continue  # metadata older than the standard format; its installer had to guess too
         if requirement.marker is None or any(requirement.marker.evaluate({"extra": one}) for one in extras or {""}):
             yield requirement
 
 
 def _modules(distribution: metadata.Distribution) -> Iterator[str]:
-    """The top-level modules it was installed with; of one installed as editable, none."""
+    """The top-level modules of the distribution; none if it was installed as editable."""
     for file in distribution.files or ():
         first = file.parts[0]
         if len(file.parts) > 1 and first.isidentifier() and first != "__pycache__":

@@ -1,8 +1,8 @@
 """Processes of plugins, as the worker sees them: one for each plugin folder in use.
 
-Owns the processes and their lines. What is asked and what an answer means is `effects.plugins.remote_connectors`'.
-Calls block, so they are made in threads; any number at a time. Invariants: every call is answered or raises, at the
-latest when the process dies; a process that died is started anew by the next call, and what was started in it is told.
+Owns the processes and the connections to them. `effects.plugins.remote_connectors` defines the calls. Calls block, so
+they are made in threads, any number at a time. Invariants: every call returns or raises, at the latest when the process
+dies. The next call starts a dead process anew, and instances that were started in it are informed of its death.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from herdmesh.worker.plugin_messages import (
 
 _OUTPUT_LINE_MAX_BYTES: Final = 65_536
 _ENDS_WITHIN_S: Final = 2.0
-"""A process whose end of the line is closed is killed after so long; callers hear only then that it is gone."""
+"""Time after which a process that closed its end of the connection is killed; callers learn of its end only then."""
 _FROM_PLUGIN: Final = Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -52,10 +52,10 @@ class _Waiting:
 
 
 class Line:
-    """One process, from its start to its death."""
+    """Connection to one process, from its start to its death."""
 
     def __init__(self, imports: PluginImports) -> None:
-        """Start it. Raises OSError."""
+        """Start the process. Raises OSError."""
         self._imports = imports
         self._lock = threading.Lock()
         self._sending = threading.Lock()
@@ -83,27 +83,27 @@ class Line:
 
     @property
     def alive(self) -> bool:
-        """False once it is known to have died."""
+        """False once the process is known to have died."""
         return not self._over
 
     @property
     def ended(self) -> str:
-        """How it died, "" = it is not known to have."""
+        """How the process died, "" = it is not known to have died."""
         return self._over
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process id."""
         return self._process.pid
 
     @property
     def is_idle(self) -> bool:
-        """Nothing that was started in it runs, and nobody waits for an answer."""
+        """True when no instance runs in the process and no call is pending."""
         with self._lock:
             return not self._instances and not self._waiting
 
     def lend(self, instance: str, context: ConnectorContext) -> None:
-        """From now on that instance may use the context; it fails when the process dies."""
+        """Give the context to this instance; the context gets an error when the process dies."""
         with self._lock:
             if not self._over:
                 self._instances[instance] = context
@@ -111,17 +111,18 @@ class Line:
         context.raise_error(self._died())
 
     def take_back(self, instance: str) -> None:
-        """Nothing that the instance asks for is heard any more."""
+        """Ignore all further messages of the instance."""
         with self._lock:
             self._instances.pop(instance, None)
 
     def call(self, what: str, entry: str, *arguments: Any, instance: str = "", timeout_s: float | None = None) -> Any:
-        """Have it done, and return what came of it.
+        """Call the process and return the result.
 
         Raises:
             ConfigError, RetriableError, ImportError: as the author's code did.
-            TaskFailed: for anything else that it raised, in its class; RETRIABLE when the process died or (`timeout_s`)
-                did not answer in time.
+            TaskFailed: for anything else that it raised, in its class; RETRIABLE when the process died or did not
+            answer
+                within `timeout_s`.
         """
         waiting = _Waiting()
         with self._lock:
@@ -146,14 +147,15 @@ class Line:
         return waiting.answer.value
 
     def close(self) -> None:
-        """Kill it. Whoever started something in it has stopped it before."""
+        """Kill the process. The caller has stopped all instances in it."""
         self._closed = True
         self._process.kill()
         self._process.wait()
 
     def _ended(self) -> str:
-        """How the process ended, once its end of the line is closed. One that goes on without it is of no use any more
-        and is killed, but not at once: a process that ends by itself closes the line before it can say how it ended."""
+        """How the process ended, after it closed its end of the connection. A process that runs on without a connection
+        is useless and is killed, but not at once: one that exits closes the connection before its exit code is known.
+        """
         try:
             code = self._process.wait(_ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:
@@ -167,15 +169,15 @@ class Line:
             while True:
                 self._heard(msgspec.json.decode(self._connection.recv_bytes(), type=_FROM_PLUGIN))
         except (EOFError, OSError):
-            pass  # it ended
-        except Exception:  # noqa: BLE001 - whoever waits for an answer is to hear that none comes
+            pass  # the process ended
+        except Exception:  # noqa: BLE001 - pending calls must fail rather than wait for ever
             _log.exception("plugin_line_unreadable", folder=self._imports.folder)
         how = self._ended()
         with self._lock:
             self._over = how
             waiting_now, self._waiting = list(self._waiting.values()), {}
             instances, self._instances = list(self._instances.values()), {}
-        with self._sending:  # whoever still sends hears that nobody reads
+        with self._sending:  # senders get an OSError from now on
             self._connection.close()
         for waiting in waiting_now:
             waiting.done.set()
@@ -207,8 +209,8 @@ class Line:
             case Raised(failure=failure):
                 context.raise_error(raised(failure))
             case WaitTold():
-                context.waits.show_remote_wait(_wait_of(message))
-            case OffsetsWanted():  # asks Kafka: the line goes on meanwhile
+                context.waits.told_elsewhere(_wait_of(message))
+            case OffsetsWanted():  # reads from Kafka, in a thread so that the connection is read meanwhile
                 threading.Thread(target=self._tell_offsets, args=(message, context), daemon=True).start()
             case _:
                 assert_never(message)
@@ -217,12 +219,12 @@ class Line:
         try:
             offsets = tuple(None if one is None else dict(one) for one in context.committed_offsets(wanted.partitions))
             self._send(OffsetsTold(number=wanted.number, offsets=offsets))
-        except Exception as error:  # noqa: BLE001 - raised where it was asked
+        except Exception as error:  # noqa: BLE001 - raised in the other process
             self._send(OffsetsTold(number=wanted.number, failure=told_failure(error)))
 
     def _send(self, message: Call | OffsetsTold) -> None:
         packed = msgspec.json.encode(message)
-        with self._sending, contextlib.suppress(OSError):  # it is dying: the reader says so
+        with self._sending, contextlib.suppress(OSError):  # the process is dying: `_read` reports it
             self._connection.send_bytes(packed)
 
     def _died(self) -> TaskFailed:
@@ -234,7 +236,7 @@ class Line:
 
 
 class PluginProcess:
-    """The process of one plugin folder, whenever there is one."""
+    """The process of one plugin folder, started on demand."""
 
     def __init__(self, imports: PluginImports) -> None:
         self._imports = imports
@@ -244,7 +246,9 @@ class PluginProcess:
         self._was_idle = False
 
     def line(self) -> Line:
-        """Of the process, which is started if there is none. Raises TaskFailed when it cannot be."""
+        """The connection to the process, which is started if there is none. Raises TaskFailed when it cannot be
+        started.
+        """
         with self._lock:
             if self._closed:
                 raise TaskFailed("the worker ends", ErrorClass.RETRIABLE)
@@ -258,7 +262,7 @@ class PluginProcess:
             return self._line
 
     def ended(self) -> str:
-        """How the process ended by itself; "" = it has not."""
+        """How the process ended by itself; "" = it has not ended."""
         with self._lock:
             return self._line.ended if self._line is not None else ""
 
@@ -270,8 +274,9 @@ class PluginProcess:
             line.close()
 
     def rest_if_idle(self) -> bool:
-        """End the process when it was idle at the last call, too: between two messages of one it also looks idle. True
-        when there is none."""
+        """End the process if it is idle now and was idle at the last call of this method: between two messages of one
+        request it looks idle, too. Return True when there is no process any more.
+        """
         with self._lock:
             line = self._line
         if line is None or not line.alive:
@@ -296,8 +301,9 @@ def _wait_of(told: WaitTold) -> Wait | None:
 
 
 def _pass_on(output: IO[bytes], folder: str) -> None:
-    """What the plugin prints or logs, into this process' standard error, without the secrets this process knows, and
-    no more than `OutputLimit` lets pass."""
+    """Copy the plugin's output to this process' standard error, with the secrets that this process knows redacted, and
+    limited by `OutputLimit`.
+    """
     limit = OutputLimit(f"the plugin {folder}")
     with output:
         while said := output.readline(_OUTPUT_LINE_MAX_BYTES):

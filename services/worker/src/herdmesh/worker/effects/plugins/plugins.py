@@ -1,10 +1,11 @@
-"""Plugins that this worker can load, found when it starts and later, and as messages for hello and ListPlugins.
+"""Plugins that this worker can load, found at its start and later, and their messages for hello and ListPlugins.
 
-Owns what is taken of the plugin folders (`plugin_folders`, asked by `folder_scan`) beside what is installed, and the
-messages. The list and the search by name and version are the registry's (`herdmesh.connect.plugins.plugin_registry`).
+Owns the selection of plugins from folders (`plugin_folders`, scanned by `folder_scan`) beside the installed ones, and
+the messages. The registry has the list and the search by name and version
+(`herdmesh.connect.plugins.plugin_registry`).
 
-Invariants: what is listed can be described, by its class name and by each alias. No plugin folder, whatever is in it,
-keeps a worker from starting: what cannot be taken is left out, and the log says why.
+Invariants: every listed plugin can be described, by its class name and by each alias. No content of a plugin folder
+prevents a worker from starting: unusable plugins are left out, and the log gives the reason.
 """
 
 from __future__ import annotations
@@ -38,41 +39,41 @@ from herdmesh.worker.effects.plugins.validation import describe
 
 _KINDS: Final = WireEnum(connector_pb2.PluginKind, PluginKind)
 _CATCH_UP_S: Final = 10.0
-"""How long a caller who names a plugin that is not known waits for folders that are new or have changed."""
+"""How long a caller who names an unknown plugin waits for new or changed folders."""
 _RENAME: Final = "give it another class_name"
 _REINSTALL: Final = "correct or uninstall the package, and restart the worker"
 _LEFT_OUT_CHARS_MAX: Final = 200
 _WHY_CHARS_MAX, _REFUSED_MAX = 1_000, 100
-"""Of what is told the herder, in one message, with everything else."""
+"""Limits of the one message to the herder that has all refused plugins."""
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a worker found when it started, and goes on finding."""
+    """Plugins that a worker found at its start, and those it finds later."""
 
     registry: PluginRegistry
     folders: AskedFolders | None = None
     """None = there is no `plugin.path`."""
     installed_refused: tuple[RefusedPlugin, ...] = ()
-    """What is installed beside Herdmesh and cannot be used."""
+    """Plugins that are installed beside Herdmesh and cannot be used."""
 
     def when_changed(self, tell: Callable[[], object]) -> None:
-        """Have `tell` called, in any thread, each time that `registry` knows other plugins, or others are refused."""
+        """Call `tell`, from any thread, after each change of the plugins in `registry` or of the refused ones."""
         if self.folders is not None:
             self.folders.tell = tell
 
     def close(self) -> None:
-        """End the processes of plugin folders, and look at none any more."""
+        """End the processes of plugin folders and stop checking the folders."""
         if self.folders is not None:
             self.folders.close()
 
 
 def discover(plugin_path: str) -> Found:
-    """What is installed, and what is in the folders of a `plugin.path`. Imports the former here and the latter in
-    processes of their own, so it takes a second or two with folders, and is called in a thread. Folders that are late,
-    new, or failed and were mended since, join later.
+    """The installed plugins, and those in the folders of a `plugin.path`. Imports the former here and the latter in
+    processes of their own, so it takes a second or two with folders; call it in a thread. Folders that are late, new,
+    or mended after a failure join later.
 
     Raises ValueError: two connectors that are installed beside Herdmesh have one name.
     """
@@ -97,7 +98,7 @@ def discover(plugin_path: str) -> Found:
 
 
 def _left_out(refused: Sequence[RefusedPlugin]) -> str:
-    """For whoever names a class that is not known: the plugin folder that has it may be one of these."""
+    """Suffix for errors about an unknown class: the folder that has it may be among the refused ones."""
     if not refused:
         return ""
     first = refused[0]
@@ -108,11 +109,12 @@ def _left_out(refused: Sequence[RefusedPlugin]) -> str:
 
 
 def _registry(here: Sequence[PluginDescriptor], others: Sequence[PluginClass], found: Sequence[FoundPlugin]) -> Joined:
-    """All that can stand beside each other. What a folder brings keeps no worker from starting, whatever it is."""
+    """The registry of all plugins that can be used together. No content of a folder prevents the worker from
+    starting."""
     refused: list[RefusedPlugin] = []
     try:
         return _joined(here, others, found, refused), refused
-    except Exception:  # noqa: BLE001 - some of it was not thought of: it is found out which
+    except Exception:  # noqa: BLE001 - an unforeseen conflict: find the plugins that cause it
         kept: list[FoundPlugin] = []
         broken: list[RefusedPlugin] = []
         for one in found:
@@ -154,9 +156,10 @@ def _with_free_names(
     found: Sequence[PluginClass],
     refused: list[RefusedPlugin],
 ) -> list[PluginClass]:
-    """Transformations, predicates and converters of folders beside all else: one whose name is taken is left out, an
-    alias that somebody has is nobody's. Several may have one name, as long as they are one class, in versions, or in
-    folders, of its own."""
+    """The transformations, predicates and converters of folders that can be added. One whose name is taken is refused;
+    an alias with several owners belongs to none. Several may share a name if they are one class, in different versions
+    or folders.
+    """
     taken = {name for one in connectors for name in (one.class_name, *one.aliases)}
     connects = [*builtin_classes(), *(one for one in others if one.author is None)]
     taken |= {name for one in connects for name in (one.name, *one.aliases)}
@@ -185,10 +188,11 @@ def _without_clashes(
     of_other_kinds: set[str],
     refused: list[RefusedPlugin],
 ) -> list[PluginDescriptor]:
-    """All that can stand beside each other. As in Connect: of one class in one version, that of a folder wins over what
-    is installed, and the folder that comes last by name over the others; an alias that is somebody else's name or alias
-    too is nobody's. What is installed keeps its names, and so do transformations, predicates and converters that are
-    there anyway (`of_other_kinds`)."""
+    """The connectors that can be used together. As in Connect: for one class in one version, a folder wins over the
+    installed one, and the folder that is last by name wins over the others; an alias that is also another plugin's name
+    or alias belongs to none. Installed connectors keep their names, and so do installed transformations, predicates and
+    converters (`of_other_kinds`).
+    """
     taken: dict[tuple[str, tuple[tuple[int, int, str], ...]], PluginDescriptor] = {}
     kept = {name: one.class_name for one in here for name in (one.class_name, *one.aliases)}
     for one in [*here, *sorted(found, key=_folder)]:
@@ -238,12 +242,13 @@ class Plugins:
 
     @property
     def has_folders(self) -> bool:
-        """Whether more may be found."""
+        """Whether more plugins may be found later."""
         return self._folders is not None
 
     def all(self) -> list[connector_pb2.Plugin]:
         """All plugins in Connect's order: sinks, sources, transformations, predicates, converters, header converters,
-        each sorted by class. A class that converts both values and headers is listed as both."""
+        each sorted by class. A class that converts both values and headers is listed as both.
+        """
         return [
             connector_pb2.Plugin(
                 class_name=one.class_name,
@@ -255,7 +260,7 @@ class Plugins:
         ]
 
     def refused(self) -> list[connector_pb2.RefusedPlugin]:
-        """What is installed or in plugin folders and cannot be used, without the secrets that this process knows."""
+        """Unusable plugins, installed or in folders, with the secrets that this process knows redacted."""
         found = [*self._installed_refused, *(self._folders.refused() if self._folders is not None else ())]
         return [
             connector_pb2.RefusedPlugin(
@@ -268,8 +273,9 @@ class Plugins:
         ]
 
     def catch_up(self, config: Properties, worker: Properties) -> None:
-        """Where a config names a plugin, or a version, that is not known, look at the plugin folders now, and wait, 10
-        s at most, for those that are new or have changed. `worker` is what the worker's settings name. Blocks."""
+        """If a config names an unknown plugin or version, check the plugin folders now and wait up to 10 s for new and
+        changed ones. `worker` has the classes that the worker's settings name. Blocks.
+        """
         if self._folders is not None and not all(map(self._has, _named(config, worker))):
             self._folders.catch_up(_CATCH_UP_S)
 
@@ -278,16 +284,17 @@ class Plugins:
         try:
             return self._registry.class_named(name, version_range(version)) is not None
         except ConfigError:
-            return True  # no version is written so: it is refused, whatever there is
+            return True  # not a valid version range: validation refuses it in any case
 
     def fields(self, name: str) -> list[worker_service_pb2.ConfigField]:
-        """The config definition of a plugin by class name or alias: its own keys first, then, of a connector, those
-        that every connector has and it does not redefine. Raises ConfigError for a name that nothing has."""
+        """The config definition of a plugin by class name or alias: its own keys first, then, for a connector, the
+        common keys that it does not redefine. Raises ConfigError for an unknown name.
+        """
         return describe(name, self._registry)
 
 
 def _named(config: Properties, worker: Properties) -> Iterator[tuple[str, str | None]]:
-    """The plugins of a config, each with the version asked for; not one that a reference stands for."""
+    """The plugins named in a config, each with the requested version; names that are config references are left out."""
     connector, version = config.get("connector.class"), config.get(PLUGIN_VERSION)
     steps = ((name, version) for _, name, version in named_classes(config, worker))
     for name, wanted in ((connector or "", version), *steps):

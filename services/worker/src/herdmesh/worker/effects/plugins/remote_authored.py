@@ -1,8 +1,8 @@
-"""Transformations, predicates and converters of plugin folders, as the worker knows them: name, version, definition,
-and whether settings are accepted, which the plugin's process is asked.
+"""Transformations, predicates and converters of plugin folders, as the worker knows them: name, version and definition;
+the plugin's process checks their settings.
 
-Owns the classes that stand for them where configs are validated. Records never meet these: a run imports the author's
-own (`connect.authored.here`). The author's class is never imported here.
+Owns the classes that represent them in validation. Records never pass through these: a run imports the author's class
+(`connect.authored.here`). The author's class is never imported here.
 """
 
 from __future__ import annotations
@@ -69,10 +69,9 @@ _BASES: Final[dict[str, type[AuthoredPlugin]]] = {
 
 
 def remote_authored(process: PluginProcess, entry: str, version: str, imports: PluginImports) -> PluginClass:
-    """The class at an entry point. Starts the plugin's process. `version` of its distribution, for a class that has
-    none of its own.
+    """The class at an entry point. Starts the plugin's process. `version` of its distribution, for a class without one.
 
-    Raises what importing it raises.
+    Raises any error of importing it.
     """
     told = msgspec.convert(
         process.line().call("describe_authored", entry, version, timeout_s=DESCRIBED_TIMEOUT_S),

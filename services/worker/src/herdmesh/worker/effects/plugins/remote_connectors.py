@@ -1,8 +1,9 @@
-"""Connector classes whose code runs in a plugin's process: to the worker a connector like any other, to the author's
-code a caller in its own process.
+"""Proxies of connector classes whose code runs in a plugin's process: to the worker they are connectors like any other;
+the author's code is called in its own process.
 
-Owns the translation of each method to a call and back. The author's class is never imported here. Invariant: what an
-instance started, it goes on asking in the same process; when that one is gone, it says so and starts nothing by itself.
+Owns the translation of each method to a call and back. The author's class is never imported here. Invariant: a started
+instance sends all calls to the process in which it was started; after that process has died, calls raise and no new
+process is started for them.
 """
 
 from __future__ import annotations
@@ -42,19 +43,18 @@ DESCRIBED_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """One connector class of a plugin, and where it is asked."""
+    """One connector class of a plugin, and its process."""
 
     process: PluginProcess
     entry: str
-    """Its entry point's value."""
+    """The entry point's value."""
     definition: ConfigDef
 
 
 def remote_class(process: PluginProcess, entry: str, version: str) -> type[Connector]:
-    """The class at an entry point. Starts the plugin's process. `version` of its distribution, for a class that has
-    none of its own.
+    """The class at an entry point. Starts the plugin's process. `version` of its distribution, for a class without one.
 
-    Raises what importing it raises, and ConfigError for a definition that cannot be told.
+    Raises any error of importing it, and ConfigError for a definition that cannot be transferred.
     """
     line = process.line()
     told = msgspec.convert(
@@ -77,19 +77,19 @@ def remote_class(process: PluginProcess, entry: str, version: str) -> type[Conne
 
 
 class RemoteConnector(Connector):
-    """What sources and sinks have in common."""
+    """Common base of source and sink proxies."""
 
     remote: ClassVar[Remote]
     _started: tuple[Line, str] | None = None
-    """The process this instance was started in, and its name there."""
+    """The connection to the process in which this instance was started, and the instance's name there."""
 
     @classmethod
     def config_def(cls) -> ConfigDef:
-        """As the class had it when it was found; its rules are asked in the process."""
+        """The definition at discovery; its rules are evaluated in the plugin's process."""
         return cls.remote.definition
 
     def validate(self, config: Config) -> Sequence[ConfigError]:
-        """Asked in the process, like all that follows."""
+        """Validate in the plugin's process, where all methods below run, too."""
         return [ConfigError(message, field=field, fix=fix) for field, message, fix in self._ask("validate", config)]
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
@@ -98,7 +98,7 @@ class RemoteConnector(Connector):
     def start(self, config: Config) -> None:
         self.config = dict(config)
         line, instance = self.remote.process.line(), uuid.uuid4().hex
-        if self.context is not None:  # before: it may ask while it starts
+        if self.context is not None:  # before the call: the instance may use its context during start
             line.lend(instance, self.context)
         try:
             line.call("start", self.remote.entry, dict(config), instance=instance)
@@ -114,7 +114,7 @@ class RemoteConnector(Connector):
         return msgspec.convert(self._ask("task_configs", max_tasks), list[dict[str, str | None]])
 
     def stop(self) -> None:
-        """Of an instance whose process died: nothing, it holds nothing any more."""
+        """Stop the instance; do nothing if its process died, as it then holds nothing."""
         assert self._started is not None
         (line, instance), self._started = self._started, None
         line.take_back(instance)
@@ -127,7 +127,7 @@ class RemoteConnector(Connector):
 
 
 class RemoteSource(RemoteConnector, SourceConnector):
-    """A source."""
+    """Proxy of a source connector."""
 
     def exactly_once_support(self, config: Config) -> bool | None:
         return self._ask("exactly_once_support", config)
@@ -154,7 +154,7 @@ class RemoteSource(RemoteConnector, SourceConnector):
 
 
 class RemoteSink(RemoteConnector, SinkConnector):
-    """A sink."""
+    """Proxy of a sink connector."""
 
     def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
         named = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
@@ -162,7 +162,7 @@ class RemoteSink(RemoteConnector, SinkConnector):
 
 
 def definition_of(keys: Iterable[ToldKey], process: PluginProcess, entry: str) -> ConfigDef:
-    """A definition whose rules are asked in the process."""
+    """A definition whose rules are evaluated in the plugin's process."""
     return ConfigDef(*(_key(key, process, entry) for key in keys))
 
 

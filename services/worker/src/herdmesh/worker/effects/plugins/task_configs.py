@@ -1,6 +1,6 @@
-"""Task configs of a connector, as they are stored: made by its running instance, or by one made for the request.
+"""Task configs of a connector, in their stored form: from its running instance, or from a temporary one.
 
-Owns what is added to what the author's class returns. Calls authors' code, so it is called in a thread.
+Owns the keys that are added to the configs of the author's class. Calls authors' code, so call it in a thread.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Started:
 
 
 def started(specs: RunSpecs, config: Properties, context: ConnectorContext | None = None) -> Started:
-    """A started instance; `context` of one that is to run. Raises ConfigError, and what the author's `start` raises."""
+    """A started instance; `context` for one that stays running. Raises ConfigError, and any error of the author's
+    `start`.
+    """
     resolved = specs.providers.resolve(config)
     instance = specs.plugin(resolved.config).load()
     keep_secret(instance.config_def().passwords(resolved.config))
@@ -44,19 +46,20 @@ def started(specs: RunSpecs, config: Properties, context: ConnectorContext | Non
 
 
 def task_configs(made: Started, tasks_max: int) -> list[Properties]:
-    """What the instance makes, with references where they were resolved; more than `tasks_max` is the herder's to
-    refuse (`tasks.max.enforce`)."""
+    """The task configs of the instance, with references restored where they were resolved. The herder refuses more than
+    `tasks_max` (`tasks.max.enforce`).
+    """
     instance, config = made.instance, made.resolved.raw
     added: dict[str, str | None] = {TASK_CLASS: instance.java_task_class or checked_task_class(instance.task_class())}
     if isinstance(instance, SinkConnector):
         added |= {key: config[key] for key in ("topics", "topics.regex") if config.get(key)}
-    # As Connect stores them (docs/reference/connect/herder.md, section 4.3): without these a Java worker that takes
-    # over the topics could start none of the tasks.
+    # As Connect stores them (docs/reference/connect/herder.md, section 4.3): without these keys a Java worker that
+    # takes over the topics could not start the tasks.
     return [{**made.resolved.put_back(one), **added} for one in checked_task_configs(instance.task_configs(tasks_max))]
 
 
 def planned_task_configs(specs: RunSpecs, config: Properties, tasks_max: int) -> list[Properties]:
-    """What the config would make: an instance of its own is started, asked and stopped."""
+    """The task configs that the config would give: a temporary instance is started, called and stopped."""
     made = started(specs, config)
     try:
         return task_configs(made, tasks_max)
@@ -65,7 +68,8 @@ def planned_task_configs(specs: RunSpecs, config: Properties, tasks_max: int) ->
 
 
 def _stop(instance: Connector) -> None:
-    """What `stop` raises changes no answer that is there already; as of one that ran, it is only logged."""
+    """Stop the instance. An error of `stop` does not change the result; as for a running instance, it is only
+    logged."""
     try:
         with as_exceptions():
             instance.stop()

@@ -1,7 +1,8 @@
-"""Validation of a connector's config with the plugins of this worker: Connect's result, and what this release refuses.
+"""Validation of a connector's config with the plugins of this worker: Connect's result, and settings that this release
+does not support.
 
-Owns the message. What is wrong is decided by `herdmesh.connect.validation.connector_config` (Connect's own layer,
-exact) and `herdmesh.connect.validation.unsupported_settings` (on top of it). Calls authors' code, so it is called in a
+Owns the message. `herdmesh.connect.validation.connector_config` (Connect's own layer, exact) and
+`herdmesh.connect.validation.unsupported_settings` (on top of it) find the errors. Calls authors' code, so call it in a
 thread.
 """
 
@@ -52,10 +53,10 @@ _READ_BY_HERDER_PREFIX = "herdmesh.restart."
 def validate(
     config: Properties, plugins: PluginRegistry, worker: Properties, providers: ConfigProviders
 ) -> worker_service_pb2.ConfigValidation:
-    """Everything wrong with the config (`_validation`). What is secret in it is hidden in the answer and in the log
-    lines of this thread, and not kept: whoever may validate is not to decide what other texts of this process show.
+    """All errors of the config (`_validation`). Secrets of the config are redacted in the response and in the log lines
+    of this thread, and not kept: a caller who may validate must not control what other texts of this process redact.
 
-    Raises TaskFailed with the text, without secrets, of what the author's code raises beyond ConfigError.
+    Raises TaskFailed with the text, secrets redacted, of any error of the author's code other than ConfigError.
     """
     with secrets_of_one_answer():
         try:
@@ -69,15 +70,15 @@ def validate(
 def _validation(
     config: Properties, plugins: PluginRegistry, worker: Properties, providers: ConfigProviders
 ) -> worker_service_pb2.ConfigValidation:
-    """Everything wrong with the config, by key. `worker` is what the worker adds, under Connect's names.
+    """All errors of the config, by key. `worker` has the settings that the worker adds, under Connect's names.
 
-    References are resolved first; the answer shows them as they were written, and no text of it has a secret. Of a URL
-    with a password in it, it shows the rest.
+    References are resolved first; the response shows them unresolved, and no text of it has a secret. Of a URL with a
+    password, the response shows all but the password.
 
-    Raises what the author's `validate` raises beyond ConfigError.
+    Raises any error of the author's `validate` other than ConfigError.
 
     Our own keys follow Connect's. Where Connect gives an error instead of a result (no class, an unknown one, a client
-    option that is no number), the keys of all connectors are shown, with that error at its key.
+    option that is no number), the response has the common keys of connectors, with that error at its key.
     """
     raw, for_the_herder = config, _for_the_herder(config)
     try:
@@ -97,7 +98,7 @@ def _validation(
         for one in result.fields:
             if one.name == error.field:
                 result.error_count -= len(one.value.problems)
-                one.value.problems.clear()  # said better by what Connect says of it
+                one.value.problems.clear()  # replaced by Connect's text
     ours = HERDMESH.validate(config).values()
     shown = [ValidatedField(one.name, HERDMESH.keys[one.name], ConfigValue(one.name, one.value)) for one in ours]
     result.add(HERDMESH.groups, shown, each_message=True)
@@ -122,7 +123,7 @@ def _validation(
 def _other_overrides(
     found: str, config: Properties, plugins: PluginRegistry, worker: Properties
 ) -> list[FieldViolation]:
-    """Client settings that are wrong besides the one at which Connect ends: all are told at once."""
+    """Errors of client settings other than the first, at which Connect stops: all are reported at once."""
     if ".override." not in found:
         return []
     left = {key: value for key, value in config.items() if key != found}
@@ -137,12 +138,12 @@ def _other_overrides(
 def _connectors_warnings(
     plugin: PluginDescriptor, config: Properties, plugins: PluginRegistry, kind: PluginKind, *, is_valid: bool
 ) -> list[FieldViolation]:
-    """What has no effect of the connector's own keys, and of the framework's."""
+    """Warnings about settings without effect, of the connector and of the framework."""
     connector = plugin.load()
     own = plugin.connector.config_def().keys
     try:
         said = {one.field: one for one in checked_list("warnings", connector.warnings(config), FieldViolation)}
-    except ConfigError:  # it reads the whole of a config to say it
+    except ConfigError:  # its `warnings` reads an incomplete config
         if is_valid:
             raise
         said = {}
@@ -163,8 +164,9 @@ def _in_two_folders(config: Properties, plugins: PluginRegistry, worker: Propert
 
 
 def _plugin(config: Properties, plugins: PluginRegistry) -> PluginDescriptor:
-    """The connector that a validated config asks for; of a version that is not there, which its key has been told, the
-    latest."""
+    """The connector that a validated config names; its latest version if the requested one is missing, which is already
+    reported at its key.
+    """
     name = plugins.serving(config["connector.class"] or "", config)
     try:
         return plugins.find(name, config.get(PLUGIN_VERSION))
@@ -173,14 +175,16 @@ def _plugin(config: Properties, plugins: PluginRegistry) -> PluginDescriptor:
 
 
 def worker_facts(worker: Properties, plugins: PluginRegistry) -> WorkerFacts:
-    """What Connect's validation has to know, out of a worker's properties. Raises ConfigError for a policy there is
-    not."""
+    """The input of Connect's validation that comes from a worker's properties. Raises ConfigError for an unknown
+    policy.
+    """
     defaults = WorkerFacts()
     converters = {name: worker.get(name) or default for name, default in defaults.converters.items()}
     return WorkerFacts(
         {name: plugins.full_name(written) or written for name, written in converters.items()},
         worker.get("group.id") or defaults.group_id,
-        exactly_once="offset.storage.file.filename" not in worker,  # written after the transaction, so not with it
+        exactly_once="offset.storage.file.filename"
+        not in worker,  # the offsets file is written after the transaction, not in it
         overrides=policy_of(worker),
     )
 
@@ -193,7 +197,7 @@ def describe(class_name: str, plugins: PluginRegistry) -> list[worker_service_pb
 
 
 def _for_the_herder(config: Properties) -> list[FieldViolation]:
-    """References in keys that the herder reads: only workers resolve any."""
+    """Errors for references in keys that the herder reads: only workers resolve references."""
     return [
         FieldViolation(name, f"{name}: the herder reads this key and cannot resolve a reference",
                        "write the value itself")
@@ -211,8 +215,9 @@ def _without_plugin(config: Properties) -> Validation:
 
 
 def _refuse(result: Validation, refused: Iterable[FieldViolation], config: Properties) -> None:
-    """Adds the refusals at their keys, and a line for a key no definition has. One word on a key is enough: what
-    Connect says of it is not repeated in ours."""
+    """Add the refusals at their keys, and an entry for a key without definition. One message per key is enough: a key
+    with an error of Connect gets none of ours.
+    """
     wrong = {one.name for one in result.fields if one.value.problems}
     for violation in refused:
         if violation.field in wrong:
