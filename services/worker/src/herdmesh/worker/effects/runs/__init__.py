@@ -1,8 +1,7 @@
 """Runs of tasks: started, watched and ended on Spark.
 
-Owns the processes of runs, what they are given (`specs`), and how the worker learns that a run is idle, stuck, over
-its memory or over. Decides nothing: `state` does. Invariant: the end of a run is told after everything else that the
-run said.
+Owns the processes of runs, their specs (`specs`), and the watches that detect idle, stuck and ended runs and runs over
+their memory limit. Decides nothing: `state` does. Invariant: the end of a run is emitted after all its other messages.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Choice of the Spark application that executes a run: the worker's, or one of its connector's own
 (`herdmesh.isolation=application`).
 
-Owns those applications: a process of the worker's with a JVM beside it, started with the first run of the connector,
-ended once none of its runs was there for `_IDLE_S`. Which process a run is given in an application is `processes`'
-affair. Invariants: a run is executed by the application that its order asks for; what becomes of an application is
-told to its own runs alone, as the loss of their processes; the next run starts it anew.
+Owns those applications: each is a process with a JVM beside it, started with the first run of the connector and ended
+after it had no run for `_IDLE_S`. `processes` assigns runs to the processes of one application. Invariants: a run is
+executed by the application that its order names. The failure of an application affects its own runs alone, as the loss
+of their processes; the next run starts it anew.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ Conf = Callable[[str], Mapping[str, str]]
 
 
 class ClosableJobs(JobRunner, Protocol):
-    """An application of its own."""
+    """Job runner of one application that can be closed."""
 
     async def close(self) -> None:
-        """End it, with whatever runs there."""
+        """End the application and everything that runs in it."""
         ...
 
 
@@ -64,10 +64,10 @@ class _Own:
 
 
 class Applications:
-    """All processes of runs, in whatever application: what `Processes` is for one."""
+    """All processes of runs, in any application; the interface is that of `Processes`, which serves one."""
 
     def __init__(self, shared: Processes, make: Callable[[str], ClosableJobs]) -> None:
-        """`make`: the application of a connector, which starts with its first job."""
+        """`make` creates the application of a connector, which starts with its first job."""
         self._shared = shared
         self._make = make
         self._owns: dict[str, _Own] = {}
@@ -75,12 +75,12 @@ class Applications:
         self._ending: set[asyncio.Task[None]] = set()
 
     def start(self, address: str) -> None:
-        """Processes dial in at `address`."""
+        """Accept processes at `address`."""
         self._address = address
         self._shared.start(address)
 
     async def execute(self, line: RunLine, order: RunOrder) -> None:
-        """As `Processes.execute`."""
+        """Execute as `Processes.execute`."""
         if (order.spec.connector_config.get(ISOLATION) or "").strip() != APPLICATION:
             await self._shared.execute(line, order)
             return
@@ -96,24 +96,24 @@ class Applications:
                 own.idle = asyncio.get_running_loop().call_later(_IDLE_S, self._end, order.spec.connector)
 
     def cancel(self, run_id: str) -> None:
-        """As `Processes.cancel`."""
+        """Cancel as `Processes.cancel`."""
         for processes in self._all():
             processes.cancel(run_id)
 
     def open(self, process_id: str, token: str) -> RunProcess:
-        """As `Processes.open`."""
+        """Open as `Processes.open`."""
         for processes in self._all():
             if processes.awaits(process_id):
                 return processes.open(process_id, token)
         raise Superseded(f"this worker does not wait for process {process_id}")
 
     def left(self, process: RunProcess) -> None:
-        """As `Processes.left`."""
+        """Remove as `Processes.left`."""
         for processes in self._all():
             processes.left(process)
 
     async def close(self, timeout_s: float) -> None:
-        """As `Processes.close`; then the applications end."""
+        """Close as `Processes.close`, then end the applications."""
         await asyncio.gather(*(processes.close(timeout_s) for processes in self._all()))
         for connector in list(self._owns):
             self._end(connector)
@@ -154,7 +154,7 @@ class SparkApplication:
         self._starting = asyncio.Lock()
 
     async def run_job(self, launch: Launch) -> None:
-        """As `JobRunner.run_job`; starts Spark when it is not there."""
+        """Run as `JobRunner.run_job`; starts Spark when it is not running."""
         async with self._starting:
             if self._line is None or self._line.over:
                 self._line = await _begin(self._connector, self._conf(self._connector))
@@ -162,19 +162,19 @@ class SparkApplication:
         await line.execute(launch)
 
     def cancel(self, process_id: str) -> None:
-        """As `JobRunner.cancel`."""
+        """Cancel as `JobRunner.cancel`."""
         if self._line is not None:
             self._line.say(Cancel(process_id))
 
     async def close(self) -> None:
-        """End it, killed if that takes long."""
+        """End the application; kill it if that takes long."""
         async with self._starting:
             if self._line is not None:
                 await self._line.close()
 
 
 class _Line:
-    """One process with its JVM, from `Begun` to its end."""
+    """Connection to one process with its JVM, from `Begun` to its end."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class _Line:
         self.over = False
 
     async def begun(self, conf: Mapping[str, str]) -> None:
-        """Wait until Spark is there. Raises RunLost."""
+        """Wait until Spark is started. Raises RunLost."""
         self.say(Begin(dict(conf)))
         said = await self._reader.readline()
         begun = FROM_APPLICATION.decode(said) if said else Begun(error="its process ended")
@@ -204,7 +204,7 @@ class _Line:
         self._reading = asyncio.create_task(self._read(), name=f"application of {self._connector}")
 
     async def execute(self, launch: Launch) -> None:
-        """Returns when the process is over. Raises RunLost."""
+        """Launch a process; return when it is over. Raises RunLost."""
         if self.over:
             raise self._lost()
         job = self._jobs[launch.process_id] = asyncio.get_running_loop().create_future()
@@ -217,12 +217,12 @@ class _Line:
             raise RunLost(ended.error, own_doing=ended.own_doing, trace=ended.trace)
 
     def say(self, message: msgspec.Struct) -> None:
-        """Send it; nothing happens when the other end is gone."""
+        """Send a message; it is discarded when the other end is gone."""
         if not self._writer.is_closing():
             self._writer.write(line_of(message))
 
     async def close(self) -> None:
-        """End the process; whoever waits for one of its jobs hears that it is lost."""
+        """End the process; pending jobs raise RunLost."""
         self._writer.close()
         try:
             async with asyncio.timeout(_STOP_S):
@@ -252,7 +252,7 @@ class _Line:
 
 
 async def _begin(connector: str, conf: Mapping[str, str]) -> _Line:
-    """Start one. Raises RunLost."""
+    """Start an application. Raises RunLost."""
     ours, theirs = socket.socketpair()
     with theirs:
         try:

@@ -1,8 +1,8 @@
 """Watch for records behind the end of a partition: the broker holds a fetch until one arrives.
 
-Owns a consumer that is in no group and the thread that asks it. What is heard is only a hint to look now; `IdleWatch`
-looks, and decides. Invariants: records are dropped, and of a partition one batch at most is fetched for each end that
-is named; a hint that never comes costs time and nothing else, because `IdleWatch` looks without one, too.
+Owns a consumer without a group, and the thread that polls it. An arrival is only a hint to check now; `IdleWatch`
+checks and decides. Invariants: records are discarded, and at most one batch per partition is fetched for each end that
+is watched. A missing hint costs time and nothing else, because `IdleWatch` checks without one, too.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from herdmesh.engine.runtime import note_error
 from herdmesh.kafka.broker_reachability import Contact
 
 _POLL_S: Final = 0.25
-"""So long until the thread sees that something else is to be listened to."""
+"""Longest time until the thread sees a change of the watched partitions."""
 _LOG_POLL_S: Final = 30.0
-"""So often a client that listens to nothing says what it has to: until then its log lines queue up."""
+"""Interval at which an idle client's callbacks are polled: until then its log lines queue up."""
 _RETRY_PAUSE_S: Final = 1.0
 _CLOSE_TIMEOUT_S: Final = 2.0
 PARTITIONS_MAX: Final = 1_000
-"""At most so many are listened to: every fetch names them all."""
+"""Limit of the partitions watched: every fetch names them all."""
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Arrivals:
-    """Listens from the first `listen` to `close`. Both are called from one thread, and neither blocks."""
+    """Watches from the first `listen` to `close`. Both are called from one thread, and neither blocks."""
 
     def __init__(self, bootstrap_servers: str, access: Mapping[str, str], heard: Callable[[], None]) -> None:
-        """`heard`: called from the listening thread, once for each end that a record came behind."""
+        """`heard` is called from the watching thread, once for each end that a record came behind."""
         self._bootstrap_servers = bootstrap_servers
         self._config = {
             "bootstrap.servers": bootstrap_servers,
             "client.id": "herdmesh-arrivals",
-            "group.id": "herdmesh-arrivals",  # the client wants one; it is never joined
+            "group.id": "herdmesh-arrivals",  # the client requires one; it is never joined
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",
-            # A partition that is new here waits for the fetch that is out: not longer than between two looks at most.
+            # A new partition waits for the pending fetch: at most as long as the longest interval of the idle watch.
             "fetch.wait.max.ms": 500,
-            # Kafka answers with one batch whatever it weighs; more is not wanted.
+            # Kafka answers with one batch whatever its size; more is not needed.
             "fetch.message.max.bytes": 1,
             "queued.min.messages": 1,
             "queued.max.messages.kbytes": 1,
@@ -60,8 +60,9 @@ class Arrivals:
         self._thread: threading.Thread | None = None
 
     def listen(self, ends: Mapping[PartitionId, int]) -> None:
-        """Listen behind these ends, and nowhere else. A partition that was heard of is not told again until another
-        end of it is named."""
+        """Watch these ends and no others. A partition with an arrival is not reported again until a different end of it
+        is given.
+        """
         self._wanted = ends
         self._changed.set()
         if ends and self._thread is None:
@@ -69,22 +70,22 @@ class Arrivals:
             self._thread.start()
 
     def close(self) -> None:
-        """Hear no more. The thread ends within a poll."""
+        """Stop watching. The thread ends within a poll."""
         self._over.set()
         self._changed.set()
 
     def join(self) -> None:
-        """Wait for the thread, a bounded time. Blocking."""
+        """Wait for the thread, at most `_CLOSE_TIMEOUT_S`. Blocks."""
         if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
     def _body(self) -> None:
-        """Listens with a new client after each failure. Until it does, idle tasks are woken by the looks alone."""
+        """Watch, with a new client after each failure. Meanwhile idle tasks are woken only by periodic checks."""
         last = ""
         while not self._over.is_set():
             try:
                 self._listen_once()
-            except Exception as error:  # noqa: BLE001 - whatever it is, a thread that ends would not be missed
+            except Exception as error:  # noqa: BLE001 - nobody would notice the end of this thread, whatever the error
                 if str(error) != last:
                     _log.warning("arrival_consumer_failed", error=str(error), retry_s=_RETRY_PAUSE_S)
                 last = str(error)
@@ -99,7 +100,7 @@ class Arrivals:
             consumer.close()
 
     def _listen(self, consumer: Any, contact: Contact) -> None:
-        """Until it is over, or the consumer will hear of nothing any more."""
+        """Watch until `close`, or until the consumer cannot recover."""
         assigned: dict[PartitionId, int] = {}
         told: dict[PartitionId, int] = {}
         while not self._over.is_set():

@@ -1,9 +1,10 @@
-"""Watch of the ends of partitions whose tasks have work, so that lag stays right while a run stands still.
+"""Watch of the ends of partitions whose tasks have work, so that lag stays correct while a run makes no progress.
 
-A run tells how far it is behind by what its client last fetched. While a put does not return it tells nothing, while
-its client holds all it may it fetches nothing, and a task that waits for a slot has no run. Owns this look alone; idle
-tasks are `idle_watch`'s. Invariants: one batched question at a time for all tasks, and none while no sink has work; at
-most `_SHARE` of the time goes into it; nothing depends on it but what is shown, so what fails is asked again later.
+A run computes its lag from the ends of its client's last fetch. It reports nothing while a put does not return, its
+client fetches nothing while its buffers are full, and a task that waits for a slot has no run. Owns only this check;
+`idle_watch` does idle tasks. Invariants: one batched query at a time for all tasks, and none while no sink has work. At
+most `_SHARE` of the time is spent on it. Only displayed values depend on it, so a failed query is simply repeated
+later.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class EndWatch:
-    """Looks from `start` to `close`."""
+    """Checks ends from `start` to `close`."""
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class EndWatch:
         emit: Callable[[EndsLearned], Awaitable[None]],
         interval_s: float = _INTERVAL_S,
     ) -> None:
-        """`wanted` is called in the event loop, `ask` in a thread: it blocks, and leaves out what is gone."""
+        """`wanted` is called in the event loop, `ask` in a thread: it blocks, and leaves out missing partitions."""
         self._wanted = wanted
         self._ask = ask
         self._emit = emit
@@ -43,7 +44,7 @@ class EndWatch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> list[asyncio.Task[None]]:
-        """Begin to look. Returns what must not end before `close`."""
+        """Start checking. Returns the tasks that must not end before `close`."""
         self._task = asyncio.create_task(self._look(), name="end watch")
         return [self._task]
 

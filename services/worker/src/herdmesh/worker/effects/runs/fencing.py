@@ -1,7 +1,7 @@
 """Fencing: initialising a task's transactional id, so that every earlier owner's next write fails.
 
-Owns nothing: the fence lives in Kafka. Librdkafka has no fenceProducers, so each id is initialised by a producer of its
-own, a few at a time, in threads.
+Owns no state: the fence lives in Kafka. Librdkafka has no fenceProducers, so each id is initialised by a producer of
+its own, a few at a time, in threads.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _INIT_TIMEOUT_S: Final = 30.0
 
 
 async def fence(bootstrap_servers: str, access: Mapping[str, str], transactional_ids: list[str]) -> None:
-    """Return when every id is initialised. All are tried; raises what the first that failed did: KafkaException, or
+    """Return when every id is initialised. Tries all; raises the error of the first that failed: KafkaException, or
     TaskFailed when a call does not return.
 
-    `access`: how to log in and encrypt, in librdkafka's words.
+    `access`: credentials and encryption, in librdkafka's settings.
     """
     limit = asyncio.Semaphore(_AT_A_TIME)
 
@@ -56,8 +56,8 @@ def _initialise(bootstrap_servers: str, access: Mapping[str, str], transactional
         },
     )
     connect(producer)
-    # A commit under way by the old owner makes the coordinator say CONCURRENT_TRANSACTIONS for a moment; librdkafka
-    # retries that itself, so what is raised here is final.
+    # While a commit of the old owner is in progress, the coordinator answers CONCURRENT_TRANSACTIONS for a moment.
+    # librdkafka retries that itself, so an error raised here is final.
     try:
         bounded(lambda: producer.init_transactions(_INIT_TIMEOUT_S), _INIT_TIMEOUT_S + HANG_TIMEOUT_S)
     except CallHangs:

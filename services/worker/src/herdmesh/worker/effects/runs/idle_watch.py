@@ -1,12 +1,15 @@
-"""Watcher of all idle tasks: says TaskHasWork when a sink's partitions grew or its offsets are to be committed again,
-and when a source wants to look again.
+"""Watcher of all idle tasks: emits TaskHasWork when a sink's partitions grew or its offsets must be committed again,
+and when a source should be polled again.
 
-Owns what it remembers per idle task. Does not decide what to do about work. A round comes at intervals, and at once
-when `Arrivals` hears of a record. Invariants: one batched question to Kafka per round, however many tasks are idle, and
-none when no sink is; never more rounds than one per `_LOOK_PAUSE_S`; a task is never forgotten because Kafka was away;
-no sink that owns a partition rests for longer than `RECOMMIT_S`; the same end of a partition wakes a task once, and
-again only after `_REPEAT_S`, so that whatever a run cannot see (control records of another's transaction) does not run
-it for ever.
+Owns its memory of each idle task. Does not decide how to react to work. Rounds come at intervals, and at once when
+`Arrivals` reports a record. Invariants:
+
+- One batched query to Kafka per round, however many tasks are idle, and none when no sink is idle.
+- At most one round per `_LOOK_PAUSE_S`.
+- No task is forgotten because Kafka was unreachable.
+- No sink that owns a partition is idle for longer than `RECOMMIT_S`.
+- The same end of a partition wakes a task once, and again only after `_REPEAT_S`. Otherwise records that a run cannot
+  see (control records of another producer's transaction) would run it for ever.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ PartitionId = tuple[str, int]
 _CALL_TIMEOUT_S: Final = 5.0
 _INTERVAL_S_MAX: Final = 0.5
 _LOOK_PAUSE_S: Final = 0.02
-"""At least so long between two looks: what is heard of may wake nobody, and come with every record."""
+"""Minimum time between two rounds: an arrival may come with every record and wake no task."""
 _AWAY_PAUSE_S: Final = 1.0
 _SLOWER: Final = 1.05
 _METADATA_INTERVAL_S: Final = 2.0
@@ -54,15 +57,16 @@ _METADATA_INTERVAL_S_MAX: Final = KNOWN_S
 _METADATA_SHARE: Final = 0.02
 _REPEAT_S: Final = 10.0
 RECOMMIT_S: Final = 6 * 3_600.0
-"""A broker forgets the offsets of a group without members after `offsets.retention.minutes`: a week, or the day that it
-is told. Every run commits all that its task owns, so a sink without records is given one after this time at most."""
+"""A broker deletes the offsets of a group without members after `offsets.retention.minutes`: a week, or less if set so.
+Every run commits all offsets of its task, so a sink without records gets a run after this time at most.
+"""
 _SOURCE_WAKE_MS_DEFAULT: Final = 1_000
 _SIGN_INTERVAL_S: Final = 0.25
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Away:
-    """How long what an idle task looks at does not answer, or is not there."""
+    """How long the system of an idle task has been unreachable or missing."""
 
     def __init__(self) -> None:
         self._waits = Waits()
@@ -70,20 +74,20 @@ class Away:
         self._told: Wait | None = None
 
     def failed(self, error: RetriableError) -> None:
-        """It did not answer once more."""
+        """Record one more failed attempt."""
         waits_for = error.waits_for or "the source of its task"
         self._standing.goes_on(waits_for, str(error), tried=True, next_try_s=_SIGN_INTERVAL_S)
 
     def is_missing(self, what: str, why: str) -> None:
-        """It is not there."""
+        """Record that the system is missing."""
         self._standing.goes_on(what, why)
 
     def answered(self) -> None:
-        """It is there."""
+        """Record that the system is reachable."""
         self._standing.over()
 
     def news(self) -> list[Wait | None]:
-        """What to tell of it, if that is another than what was told last."""
+        """The wait to report, if it differs from the last one reported."""
         shown = self._waits.shown()
         if shown == self._told:
             return []
@@ -100,17 +104,17 @@ class _Idle:
     task: int
     task_count: int
     known: dict[PartitionId, int]
-    """Partitions its last run owned, with the offset from which there is work."""
+    """Partitions its last run owned, with the first offset that counts as work."""
     recommit_s: float
-    """When it is to commit again, in the event loop's time."""
+    """Time of its next commit, in the event loop's time."""
     owned: list[PartitionId] | None = None
-    """The partitions it owns as far as metadata tells; None = to be worked out anew."""
+    """The partitions it owns by present metadata; None = to be computed again."""
     away: Away = field(default_factory=Away)
 
 
 @dataclass(slots=True)
 class _Woken:
-    """What woke a task, kept over its idle periods: end offset and time per partition."""
+    """Ends that woke a task, kept over its idle periods: end offset and time per partition."""
 
     at: dict[PartitionId, tuple[int, float]] = field(default_factory=dict[PartitionId, tuple[int, float]])
 
@@ -126,7 +130,7 @@ class IdleWatch:
         specs: RunSpecs,
         emit: Callable[[TaskHasWork | TaskWaits], Awaitable[None]],
     ) -> None:
-        """`access`: how to log in to the brokers and encrypt, in librdkafka's words."""
+        """`access`: credentials and encryption for the brokers, in librdkafka's settings."""
         self._bootstrap_servers = bootstrap_servers
         self._access = access
         self._interval_s_min = self._interval_s = interval_ms / 1000
@@ -144,13 +148,13 @@ class IdleWatch:
         self._admin: Any = None
         self._admin_former: Any = None
         self._partitions: dict[str, int] = {}
-        #: as they were told of when `_partitions` was read.
+        #: topic metadata at the time of `_partitions`.
         self._topics: Topics = {}
         self._metadata_due = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> list[asyncio.Task[None]]:
-        """Begin to watch. Returns what must not end before `close`."""
+        """Start watching. Returns the tasks that must not end before `close`."""
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._watch(), name="idle watch")
         return [self._task]
@@ -167,7 +171,8 @@ class IdleWatch:
             )
             return
         parts = instruction.progress.partitions if instruction.progress is not None else ()
-        # Not from the end that the run knew: a record may have come to its client, unread, while it committed its last.
+        # The position, not the end that the run knew: an unread record may have reached its client during the last
+        # commit.
         known = {(one.topic, one.partition): max(one.position, 0) for one in parts}
         due_s = recommit_due_s(asyncio.get_running_loop().time())
         self._sinks[unit] = _Idle(
@@ -179,7 +184,7 @@ class IdleWatch:
         self._changed.set()
 
     def unwatch(self, unit: UnitId, *, forget: bool) -> None:
-        """Stop watching; `forget` what woke it, too."""
+        """Stop watching; with `forget`, also forget the ends that woke it."""
         self._sinks.pop(unit, None)
         source = self._sources.pop(unit, None)
         if source is not None:
@@ -197,14 +202,14 @@ class IdleWatch:
         await asyncio.gather(*tasks, return_exceptions=True)
         await in_thread("arrivals end", self._arrivals.join)
 
-    # --- sources: a look at the sign each, or a timer
+    # --- sources: a check of the change sign, or a timer
 
     def remember_sign(self, unit: UnitId, spec: TaskSpec) -> None:
-        """Take a source's sign before its run begins. Called in a thread, because it is an author's code."""
+        """Read a source's change sign before its run begins. Called in a thread, because it is an author's code."""
         try:
             self._signs[unit] = self._asked_signs.before_run(unit, spec)
         except RetriableError:
-            self._signs[unit] = None  # the run waits for the source itself
+            self._signs[unit] = None  # the run itself waits for the source
 
     async def _wait_for_source(self, instruction: WatchTask) -> None:
         unit, spec = instruction.unit, instruction.spec
@@ -222,7 +227,7 @@ class IdleWatch:
         await self._emit(TaskHasWork(unit, instruction.idle_id, "its time has come" if before is None else "its sign"))
 
     async def _sign_now(self, unit: UnitId, spec: TaskSpec, before: str, away: Away) -> str | None:
-        """As before while the source is away: a run could but wait for it."""
+        """The sign; `before` while the source is unreachable, since a run could only wait for it."""
         try:
             found = await self._asked_signs.now(unit, spec)
         except RetriableError as error:
@@ -239,7 +244,7 @@ class IdleWatch:
             for wait in away.news():
                 await self._emit(TaskWaits(unit, wait))
 
-    # --- sinks: one question for all
+    # --- sinks: one query for all
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
@@ -266,7 +271,7 @@ class IdleWatch:
                 await self._note_away(error)
                 await asyncio.sleep(_AWAY_PAUSE_S)
                 continue
-            # Slower while nothing comes.
+            # The interval grows while there is no work.
             self._interval_s = min(self._interval_s * _SLOWER, max(self._interval_s_min, _INTERVAL_S_MAX))
             wait_s = random.uniform(self._interval_s * 0.9, self._interval_s)
             pause_s = min(wait_s, _LOOK_PAUSE_S)
@@ -276,14 +281,14 @@ class IdleWatch:
                     await self._heard.wait()
 
     async def _note_away(self, error: Exception) -> None:
-        """Nobody tells whether there is something to do for the idle sinks."""
+        """Record for all idle sinks that Kafka is unreachable."""
         said = RetriableError(str(error) or "no answer", waits_for=kafka(self._bootstrap_servers))
         for idle in self._sinks.values():
             idle.away.failed(said)
         await self._tell_waits()
 
     async def _note_missing(self) -> None:
-        """Of sinks none of whose topics exists."""
+        """Record the sinks none of whose topics exists."""
         for idle in self._sinks.values():
             if any(topic in self._partitions for topic in self._topics_of(idle.settings)):
                 idle.away.answered()
@@ -297,12 +302,12 @@ class IdleWatch:
                 await self._emit(TaskWaits(unit, wait))
 
     def _hear(self) -> None:
-        """Called from another thread."""
+        """Start the next round. Called from another thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._heard.set)
 
     def _listened(self, ends: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
-        """Where to listen for more: those that went idle last are the likeliest to have it."""
+        """The ends to watch for arrivals: the tasks that became idle last are the likeliest to get records."""
         found: dict[PartitionId, int] = {}
         for idle in reversed(self._sinks.values()):
             found.update((partition, ends[partition]) for partition in self._owned(idle) if partition in ends)
@@ -311,14 +316,14 @@ class IdleWatch:
         return found
 
     async def _refresh(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Which topics and partitions there are; less often the longer the answer takes."""
+        """Read topics and partition counts; less often the longer that takes."""
         begun = loop.time()
         partitions = await in_thread("metadata", self._list_topics)
         now = loop.time()
         pause_s = (now - begun) / _METADATA_SHARE
         self._metadata_due = now + min(max(_METADATA_INTERVAL_S, pause_s), _METADATA_INTERVAL_S_MAX)
         if partitions != self._partitions:
-            # A topic of the same name that comes later is another, with offsets from 0.
+            # A topic of the same name that appears later is a different one, with offsets from 0.
             gone = self._partitions.keys() - partitions.keys()
             self._partitions = partitions
             for idle in self._sinks.values():
@@ -360,7 +365,8 @@ class IdleWatch:
         for partition in self._owned(idle):
             end = ends.get(partition, -1)
             if 0 <= end < idle.known.get(partition, 0):
-                # Its topic was deleted and made anew between two looks at the metadata: another, with offsets from 0.
+                # Its topic was deleted and recreated between two metadata reads: a different topic, with offsets from
+                # 0.
                 del idle.known[partition]
                 woken.at.pop(partition, None)
             if end <= idle.known.get(partition, 0):
@@ -375,7 +381,9 @@ class IdleWatch:
     # --- in threads
 
     def ends_of(self, wanted: Iterable[PartitionId]) -> dict[PartitionId, int]:
-        """Where these end now, whoever has them; by the same client. Blocks. Raises KafkaException or TimeoutError."""
+        """The ends of these partitions, whichever task has them, through the same client. Blocks. Raises KafkaException
+        or TimeoutError.
+        """
         self._list_topics()
         return self._ends(wanted)
 
@@ -397,20 +405,20 @@ class IdleWatch:
 
     def _list_topics(self) -> dict[str, int]:
         client = self._client()
-        client.poll(0)  # what it has to log
+        client.poll(0)  # flush its log lines
         try:
             metadata: Any = client.list_topics(timeout=_CALL_TIMEOUT_S)
         except KafkaException:
             if accepts(self._bootstrap_servers):
-                # It may have forgotten the brokers for good (`herdmesh.kafka.broker_reachability`). Kept, for to drop
-                # one waits for its threads.
+                # The client may have forgotten the brokers for good (`herdmesh.kafka.broker_reachability`). It is kept,
+                # because destroying it waits for its threads.
                 self._admin_former, self._admin = client, None
             raise
         self._topics = metadata.topics
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 
     def _ends(self, wanted: Iterable[PartitionId]) -> dict[PartitionId, int]:
-        """The end of each partition as a read_committed consumer sees it; without those that are gone."""
+        """The end of each partition as a read_committed consumer sees it; missing partitions are left out."""
         asked = {TopicPartition(topic, number): OffsetSpec.latest() for topic, number in wanted}
         futures = list_offsets(
             self._client(),
@@ -427,8 +435,8 @@ class IdleWatch:
             except KafkaException as error:
                 failure = error
         if failure is not None:
-            # After a broker's restart the client asks with the leader epoch it remembers, is refused for some
-            # partitions and never learns by itself: only metadata brings it the new one.
+            # After a broker's restart the client sends the leader epoch it remembers, is refused for some partitions,
+            # and never recovers by itself: only metadata has the new epoch.
             self._metadata_due = 0.0
             if not ends:
                 raise failure
@@ -436,6 +444,7 @@ class IdleWatch:
 
 
 def recommit_due_s(now_s: float) -> float:
-    """When a sink that goes idle now is to commit again. Spread: those that go idle together, as after their worker's
-    start, are not to run together."""
+    """Time of the next commit of a sink that becomes idle now. Random, so that sinks that became idle together, for
+    example after their worker's start, do not run together.
+    """
     return now_s + random.uniform(RECOMMIT_S / 2, RECOMMIT_S)

@@ -1,16 +1,16 @@
-"""Memory watchdog of runs with a bound (`herdmesh.memory.max`): measured five times a second, killed above it.
+"""Memory watchdog of runs with a limit (`herdmesh.memory.max`): measures five times a second, kills a run above it.
 
-Owns the looking. What counts is what the kernel says the process has, in memory and swapped out, whoever allocated it:
-Python, Arrow, Kafka's client, a library; and what the processes have that it started, a JVM say. It is looked at from
-the worker, because a process that allocates may keep its interpreter's lock (ADR 0010). Owns no process. A run is
-looked at while its line is open; a worker that stood still may hear late that it is closed, and if its pid is another
-process' by then, that one is taken for it.
+Owns the measurement: what the kernel reports for the process, in memory and swapped out, whoever allocated it (Python,
+Arrow, Kafka's client, a library), and the same for the processes that it started, such as a JVM. The worker measures,
+because an allocating process may hold its interpreter's lock (ADR 0010). Owns no process. A run is measured while its
+line is open. A worker that was frozen may learn late that a line is closed; if another process has that pid by then,
+the watchdog mistakes it for the run.
 
-What a run started is looked for once a second, and counts from the second time that it is found: a fork that is about
-to execute something else seems to have all that its parent has.
+The processes that a run started are listed once a second, and one counts from the second time it is found: a fork that
+is about to execute another program seems to have all of its parent's memory.
 
-Invariants: a run is killed for its memory only before its last word, and what it started with it; its line says why
-before it is killed; without such runs nothing wakes.
+Invariants: a run is killed for its memory only before its last word, together with the processes it started. Its line
+has the reason before the kill. Without limited runs no timer runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from herdmesh.worker.effects.runs.processes import RunLine
 
 LOOK_S: Final = 0.2
 STARTED_S: Final = 1.0
-"""Between two looks for processes that runs started."""
+"""Interval between searches for processes that runs started."""
 MEMORY_MAX: Final = "herdmesh.memory.max"
 _USED: Final = re.compile(rb"^Vm(?:RSS|Swap):\s+([0-9]+) kB$", re.MULTILINE)
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -50,20 +50,21 @@ class _Bound:
 
 
 class MemoryWatch:
-    """All bounded runs of this worker."""
+    """All limited runs of this worker."""
 
     def __init__(self, look_s: float = LOOK_S, started_s: float = STARTED_S) -> None:
         self._look_s = look_s
         self._started_s = started_s
         self._bounds: dict[RunLine, _Bound] = {}
-        #: What runs had started at the last look for it, and of that what was there at the look before, too.
+        #: Processes that runs had started at the last search, and those of them that were also found by the search
+        #: before.
         self._started: Mapping[int, frozenset[ProcessId]] = {}
         self._counted: Mapping[int, frozenset[ProcessId]] = {}
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
     def bounding(self, line: RunLine, pid: int, max_bytes: int) -> Generator[None]:
-        """While inside, the run has no more than so many bytes; 0 = as many as there are."""
+        """Limit the run's memory inside this context; 0 = no limit."""
         if max_bytes:
             self._bounds[line] = _Bound(pid, max_bytes)
             if self._looking is None:
@@ -113,7 +114,7 @@ class MemoryWatch:
 
 
 def _had(own: int, shares: Collection[int]) -> str:
-    """Who had how much, and what became of it."""
+    """The memory of each part, and that they were killed."""
     shares = [one for one in shares if one]
     if not shares:
         return f"its process had {_mb(own)}MB and was killed"
@@ -122,7 +123,7 @@ def _had(own: int, shares: Collection[int]) -> str:
 
 
 def _mb(size_bytes: int) -> int:
-    """Rounded up: what is over a bound of whole megabytes must not read as if it had just them."""
+    """Megabytes, rounded up: more than a limit of whole megabytes must not read as equal to it."""
     return -(-size_bytes >> 20)
 
 
@@ -132,7 +133,7 @@ def _kill(pid: int) -> None:
 
 
 def used_bytes(pid: int) -> int:
-    """What a process of this machine has in memory and in swap, with what it shares; 0 = it is gone."""
+    """Bytes of a local process in memory and in swap, including shared ones; 0 = it is gone."""
     try:
         status = Path(f"/proc/{pid}/status").read_bytes()
     except OSError:

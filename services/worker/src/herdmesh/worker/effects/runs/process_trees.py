@@ -1,9 +1,9 @@
-"""Process trees of this machine: which process started which.
+"""Process trees of this machine: the children of each process.
 
-Owns the reading of `/proc`. Ends none, remembers none. A process whose parent ended belongs to nobody here: the kernel
-no longer says who started it.
+Owns the reading of `/proc`. Ends no process and remembers none. A process whose parent ended has no tree here: the
+kernel no longer knows who started it.
 
-Invariant: a process is told from a later one of its number by its begin.
+Invariant: a process is distinguished from a later one of the same pid by its start time.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import NamedTuple
 
 
 class ProcessId(NamedTuple):
-    """A process, and no later one of its number."""
+    """A process, distinguished from later ones of its pid."""
 
     pid: int
     begin: int
-    """In the kernel's ticks since the machine began."""
+    """Start time, in the kernel's ticks since boot."""
 
 
 def started_by(roots: Collection[int]) -> Mapping[int, frozenset[ProcessId]]:
-    """Of each of these processes those that it started, and that these started. Reads a file for each process of the
-    machine, so it is called in a thread."""
+    """The descendants of each of these processes. Reads one file per process of the machine, so call it in a thread."""
     children: dict[int, list[ProcessId]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal() and (found := _read(int(entry.name))) is not None:
@@ -34,7 +33,7 @@ def started_by(roots: Collection[int]) -> Mapping[int, frozenset[ProcessId]]:
 
 
 def is_there(process: ProcessId) -> bool:
-    """True while it has not ended."""
+    """True while the process has not ended."""
     found = _read(process.pid)
     return found is not None and found[1] == process
 
@@ -51,10 +50,10 @@ def _below(root: int, children: Mapping[int, list[ProcessId]]) -> list[ProcessId
 
 
 def _read(pid: int) -> tuple[int, ProcessId] | None:
-    """A process' parent, and itself; None = it has ended."""
+    """A process' parent, and the process itself; None = it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    fields = stat.rpartition(b")")[2].split()  # what is in the brackets may be anything
+    fields = stat.rpartition(b")")[2].split()  # the name in parentheses may have any character
     return (int(fields[1]), ProcessId(pid, int(fields[19]))) if len(fields) > 19 else None

@@ -1,13 +1,17 @@
 """Processes that execute runs: launched, connected, given one order each, ended.
 
-Owns how many wait for an order, and which process an order goes to. Does not know what a run is for (`runs`). With
-`standbys`, so many processes are there before a run needs one; without, one is launched when an order comes, and the
-rest is the same.
+Owns the number of standby processes and the assignment of orders to processes. `runs` knows what a run is for. With
+`standbys`, that many processes exist before a run needs one; without, one is launched when an order comes, and the rest
+is the same.
 
-Invariants: a process gets at most one order, and none once its line is broken; for every order that waits a process is
-on its way, and one that ends before it dialled in takes the oldest such order with it, so that no order waits for ever;
-a process that dies while it waits is replaced, later each time, and concerns no run; one whose run has said its last
-word goes, by itself or killed; a run is over only when nothing of it can write any more.
+Invariants:
+
+- A process gets at most one order, and none once its line is broken.
+- For every waiting order a process is being launched. One that ends before it connected fails the oldest such order,
+  so that no order waits for ever.
+- A standby process that dies is replaced, with a growing backoff, and affects no run.
+- A process whose run has sent its last word ends, by itself or killed.
+- A run is over only when nothing of it can write any more.
 """
 
 from __future__ import annotations
@@ -29,9 +33,10 @@ from herdmesh.worker.errors import RunLost
 from herdmesh.worker.run import Launch, RunOrder
 
 _COMMANDS_MAX: Final = 100
-#: A launch takes 100 ms of processor time. The run that begins has it to itself for so long, unless nobody waits.
+#: A launch takes 100 ms of processor time. The run that begins has the processor to itself for that long, unless an
+#: order waits.
 _YIELD_S: Final = 0.1
-#: After its run's last word a process has nothing to do but to end, which takes some 50 ms.
+#: After its run's last word a process only has to exit, which takes some 50 ms.
 _LEAVE_TIMEOUT_S: Final = 5.0
 _BACKOFF_S: Final = 0.5
 _BACKOFF_S_MAX: Final = 30.0
@@ -39,10 +44,10 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class JobRunner(Protocol):
-    """What launches processes. Spark, or in tests without it plain subprocesses."""
+    """Launcher of processes: Spark, or, in tests without it, plain subprocesses."""
 
     async def run_job(self, launch: Launch) -> None:
-        """Launch a process; returns when it is over. Raises RunLost when it did not end in order."""
+        """Launch a process; return when it is over. Raises RunLost when it did not end normally."""
         ...
 
     def cancel(self, process_id: str) -> None:
@@ -51,12 +56,13 @@ class JobRunner(Protocol):
 
 
 class LastWord(Enum):
-    """How a run said that it ends."""
+    """Last message of a run: how it ends."""
 
     FINISHED = auto()
-    """No commit of it hangs and its task is stopped: nothing of the run writes any more."""
+    """No commit of the run is pending and its task is stopped: nothing of the run writes any more."""
     FAILED = auto()
-    """Perhaps because a call hangs; it is left to a thread and may yet do what it was asked for (`engine.bounded`)."""
+    """Possibly because a call hangs; a thread is left with it, and the call may still take effect (`engine.bounded`).
+    """
 
 
 class RunLine:
@@ -66,19 +72,19 @@ class RunLine:
         self.run_id = run_id
         self.opened = False
         self.last_word: LastWord | None = None
-        """None until it was heard."""
+        """None until it is received."""
         self.ended_for: Failure | None = None
-        """Why the worker killed it, when that is the task's fault."""
+        """Why the worker killed the run, when that is the task's fault."""
         self.closed = asyncio.Event()
         self._commands: asyncio.Queue[run_service_pb2.RunResponse | None] = asyncio.Queue(_COMMANDS_MAX)
 
     def say(self, response: run_service_pb2.RunResponse) -> None:
-        """Queue a command; it waits for a run that has no process yet."""
+        """Queue a command; it waits if the run has no process yet."""
         if not self._commands.full():
             self._commands.put_nowait(response)
 
     def end(self) -> None:
-        """No more commands: `next` returns None after those queued."""
+        """Accept no more commands: `next` returns None after the queued ones."""
         if self._commands.full():
             self._commands.get_nowait()
         self._commands.put_nowait(None)
@@ -90,23 +96,23 @@ class RunLine:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The order of a process, and the line of the run that it is."""
+    """The order of a process, and the line of its run."""
 
     line: RunLine
     order: RunOrder
 
 
 class RunProcess:
-    """One process. `given` becomes its order, or None when it is to go home."""
+    """One process. `given` becomes its order, or None when it is to exit."""
 
     def __init__(self, process_id: str) -> None:
         self.process_id = process_id
         self.token = secrets.token_hex(16)
         self.given: asyncio.Future[Given | None] = asyncio.get_running_loop().create_future()
         self.over: asyncio.Future[RunLost | None] = asyncio.get_running_loop().create_future()
-        """What was wrong with its end, None = nothing."""
+        """Error of its end, None = it ended normally."""
         self.leaving: asyncio.TimerHandle | None = None
-        """Kills it, should it not go once its run is over."""
+        """Timer that kills the process if it does not exit after its run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +125,7 @@ class Processes:
     """All processes of this worker's runs, from `start` to `close`."""
 
     def __init__(self, jobs: JobRunner, standbys: int) -> None:
-        """`standbys` is how many processes wait for an order."""
+        """`standbys` is the number of processes that wait for an order."""
         self._jobs = jobs
         self._standbys = standbys
         self._address = ""
@@ -136,14 +142,15 @@ class Processes:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, address: str) -> None:
-        """Processes dial in at `address`; launch those that are to wait."""
+        """Accept processes at `address`, and launch the standby ones."""
         self._address = address
         self._settle()
 
     async def execute(self, line: RunLine, order: RunOrder) -> None:
-        """Give the order to a process; returns when the run is over: one that finished with its last word, since its
-        process has only to end, one that failed with its process. Raises RunLost when it ended without a last word, or
-        no process could be launched."""
+        """Give the order to a process; return when the run is over. A run that finished is over with its last word,
+        since its process only has to exit; a run that failed is over with its process. Raises RunLost when the run
+        ended without a last word, or no process could be launched.
+        """
         waiting = _Waiting(Given(line, order), asyncio.get_running_loop().create_future())
         self._orders.append(waiting)
         self._settle()
@@ -162,7 +169,7 @@ class Processes:
             raise lost
 
     def cancel(self, run_id: str) -> None:
-        """Kill the process of a run, or have no process begin it. Never blocks."""
+        """Kill the process of a run, or remove its waiting order. Never blocks."""
         process = self._by_run.get(run_id)
         if process is not None:
             self._jobs.cancel(process.process_id)
@@ -173,11 +180,11 @@ class Processes:
                 return
 
     def awaits(self, process_id: str) -> bool:
-        """True for one that was launched and has not dialled in."""
+        """True for a process that was launched and has not connected."""
         return process_id in self._on_their_way
 
     def open(self, process_id: str, token: str) -> RunProcess:
-        """The process that dialled in. Raises Superseded for one this worker did not launch, or that is over."""
+        """The process that connected. Raises Superseded for one that this worker did not launch, or that is over."""
         process = self._on_their_way.get(process_id)
         if process is None or not secrets.compare_digest(process.token, token):
             raise Superseded(f"this worker does not wait for process {process_id}")
@@ -187,12 +194,12 @@ class Processes:
         return process
 
     def left(self, process: RunProcess) -> None:
-        """Its line is broken or ended: no order for it any more."""
+        """Assign no order to the process any more: its line is broken or ended."""
         if process in self._ready:
             self._ready.remove(process)
 
     async def close(self, timeout_s: float) -> None:
-        """Send home what waits, launch nothing any more, wait for what ends within `timeout_s`."""
+        """Dismiss standby processes, launch none any more, and wait up to `timeout_s` for the others to end."""
         self._closing = True
         for timer in (self._pause, self._yielding):
             if timer is not None:
@@ -204,7 +211,7 @@ class Processes:
             task.cancel()
 
     def _settle(self) -> None:
-        """Give orders to those that wait, send home who is too many, launch who is missing."""
+        """Assign waiting orders, dismiss surplus processes, launch missing ones."""
         while self._orders and self._ready:
             waiting = self._orders.popleft()
             if not waiting.process.done():
@@ -273,7 +280,7 @@ class Processes:
         self._settle()
 
     def _pause_after(self, error: str) -> None:
-        """A process ended that no run had: replace it, later each time it happens in a row."""
+        """Replace a process that ended without a run, with a backoff that grows with each such end in a row."""
         pause_s = min(_BACKOFF_S * 2**self._failures, _BACKOFF_S_MAX)
         self._failures += 1
         _log.warning("standby_lost", error=error, again_s=pause_s)

@@ -1,10 +1,10 @@
-"""Reload of config references whose time to live is over, and whether a unit runs with other values than it would get
-now.
+"""Reload of config references whose time to live has expired, and the check whether a unit runs with other values than
+it would get now.
 
-Owns the looking, and what of a config counts for which unit. When to look, and what is started anew, is the state's
-(`state/reloads.py`). `config.action.reload=none` gives values no end.
+Owns the lookup, and which keys of a config matter for which unit. The state decides when to look up and what to restart
+(`state/reloads.py`). With `config.action.reload=none` values never expire.
 
-Invariant: values are compared and never told; what cannot be looked up changes nothing.
+Invariant: values are compared and never shown; a failed lookup changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from herdmesh.worker.state import events, instructions
 from herdmesh.worker.threads import in_thread
 
 ACTION = "config.action.reload"
-#: What a run reads of its connector's config itself; all else it knows by its task config alone.
+#: Keys of the connector's config that a run reads itself; everything else it knows only from its task config.
 _READ_BY_RUNS: Final = (
     *("key.converter", "value.converter", "header.converter", "transforms", "predicates", "errors.", "topics"),
     *("producer.override.", "consumer.override.", "admin.override.", "topic.creation.", "offsets.storage.topic"),
@@ -34,27 +34,27 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What a unit was given: its configs, each resolved."""
+    """Configs that a unit was given, each resolved."""
 
     configs: tuple[Resolved, ...]
-    """A connector's own, or a task's: its connector's and its own."""
+    """A connector's own config; or for a task, its connector's and its own."""
     complete: bool = True
-    """False = not all could be looked up, nobody was given any, and `configs` are as they are written."""
+    """False = the lookup failed, the unit got no values, and `configs` are unresolved."""
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What no text may show."""
+        """Secrets, which no text may show."""
         return frozenset[str]().union(*(one.secrets for one in self.configs))
 
     @property
     def ttl_ms(self) -> int | None:
-        """How long they are good for; None = for ever, or until the user says so."""
+        """Time to live; None = unlimited, also because the user set it so."""
         if (self.configs[0].config.get(ACTION) or "").strip().upper() == "NONE":
             return None
         return min((one.ttl_ms for one in self.configs if one.ttl_ms is not None), default=None)
 
     def differ(self, now: Values) -> bool:
-        """True when the unit would be given something else now, or anything at all."""
+        """True when the unit would get different values now, or got none before."""
         if not self.complete:
             return True
         *of_connector, own = (one.config for one in self.configs)
@@ -63,7 +63,7 @@ class Values:
 
 
 class Reloads:
-    """Looks values up when the state says so."""
+    """Looks values up when the state requests it."""
 
     def __init__(
         self,
@@ -71,20 +71,20 @@ class Reloads:
         resolve: Callable[[Values], Values],
         emit: Callable[[events.Event], Awaitable[None]],
     ) -> None:
-        """`given` tells what a unit was given last; `resolve` asks the providers anew, in a thread."""
+        """`given` returns the values that a unit got last; `resolve` queries the providers again, in a thread."""
         self._given = given
         self._resolve = resolve
         self._emit = emit
         self._tasks: set[asyncio.Task[None]] = set()
 
     def check(self, instruction: instructions.CheckValues) -> None:
-        """Look up, then ValuesChecked or ValuesUnknown."""
+        """Look up, then emit ValuesChecked or ValuesUnknown."""
         task = asyncio.create_task(self._check(instruction.unit, instruction.made_by))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Stop waiting for what is under way."""
+        """Cancel pending lookups."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,8 +1,9 @@
-"""Runs as the worker sees them: submitted, told to stop, ended.
+"""Executor of runs, as the worker sees them: submitted, commanded, ended.
 
-Owns the line of each run and what its order says. Does not own the processes (`processes`). Invariant: every SubmitRun
-is answered by exactly one RunEnded, once the run has said that it finished and hung up, or its process is over and its
-line closed (or had 5 s to), so that whatever the run said comes before it, and nothing it writes comes after.
+Owns the line of each run and the content of its order. Does not own the processes (`processes`). Invariant: every
+SubmitRun gives exactly one RunEnded. It comes when the run has reported that it finished and closed its line, or when
+its process is over and its line is closed (or had 5 s to close). RunEnded is therefore emitted after all messages of
+the run and after its last write.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from herdmesh.worker.state.model import TaskSpec
 from herdmesh.worker.threads import in_thread
 
 LOOK_S: Final = 1.0
-"""How often it is looked at what the preparation of a run waits for."""
+"""Interval between checks of the waits during the preparation of a run."""
 _LINE_CLOSE_TIMEOUT_S: Final = 5.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -56,7 +57,7 @@ class Runs:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, instruction: instructions.SubmitRun) -> None:
-        """Start the run; everything it says comes as events."""
+        """Start the run; all its messages come as events."""
         line = RunLine(instruction.run_id)
         self._units[instruction.run_id] = instruction.unit
         self._lines[instruction.run_id] = line
@@ -65,19 +66,19 @@ class Runs:
         task.add_done_callback(self._tasks.discard)
 
     def stop(self, run_id: str, reason: str) -> None:
-        """Tell the run to commit and end."""
+        """Command the run to commit and end."""
         self._say(run_id, run_service_pb2.RunResponse(stop=run_service_pb2.RunStop(reason=reason)))
 
     def share(self, run_id: str, run_ms: int) -> None:
-        """Tell the run that others wait."""
+        """Inform the run that other tasks wait, with its time slice."""
         self._say(run_id, run_service_pb2.RunResponse(share=run_service_pb2.RunShare(run_ms=run_ms)))
 
     def rest(self, run_id: str) -> None:
-        """Tell the run to keep no slot for nothing."""
+        """Command the run to end if it is warm."""
         self._say(run_id, run_service_pb2.RunResponse(rest=run_service_pb2.RunRest()))
 
     def rate(self, run_id: str, rate: Rate) -> None:
-        """Tell the run how much it may take."""
+        """Set the run's rate limit."""
         message = run_service_pb2.RunRate(
             records_per_second=rate.records_per_second, bytes_per_second=rate.bytes_per_second
         )
@@ -89,15 +90,15 @@ class Runs:
         self._processes.cancel(run_id)
 
     def unit_of(self, run_id: str) -> str:
-        """Whose run it is, as log lines say it."""
+        """The unit of a run, for log lines."""
         return str(self._units.get(run_id, ""))
 
     def is_current(self, line: RunLine) -> bool:
-        """False once the run is over for the worker: what its process still says counts no more."""
+        """False once the worker has ended the run: further messages of its process are ignored."""
         return self._lines.get(line.run_id) is line
 
     async def close(self, timeout_s: float) -> None:
-        """Wait for runs that are about to end and send home processes that have none, then stop waiting."""
+        """Wait for runs that are about to end and dismiss standby processes, then cancel the rest."""
         await self._processes.close(timeout_s)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
@@ -112,7 +113,7 @@ class Runs:
     def _prepare(self, instruction: instructions.SubmitRun) -> RunSpec:
         unit, spec = instruction.unit, instruction.spec
         made = self._specs.run_spec(unit, spec, instruction.run_id, instruction.commit_scope)
-        self._before_run(unit, spec)  # with the values that the run gets
+        self._before_run(unit, spec)  # with the same values as the run
         return replace(
             made,
             claim=self._specs.claim(instruction.assignment, instruction.config_offset),
@@ -121,7 +122,9 @@ class Runs:
         )
 
     async def _prepared(self, instruction: instructions.SubmitRun) -> RunSpec:
-        """As `_prepare`, in a thread. What it waits for, as a secret store that does not answer, is told meanwhile."""
+        """The result of `_prepare`, called in a thread. Waits during it, such as for an unreachable secret store, are
+        emitted.
+        """
         run_id, found, told = instruction.run_id, Waits(), list[Wait]()
 
         def prepare() -> RunSpec:
@@ -150,7 +153,7 @@ class Runs:
         try:
             try:
                 spec = await self._prepared(instruction)
-            finally:  # what could not be looked up is looked up again as well
+            finally:  # after a failed lookup, too, so that it is repeated
                 values = self._specs.values(unit)
                 if values is not None and values.ttl_ms is not None:
                     await self._emit(events.ValuesResolved(unit, run_id, values.ttl_ms))
@@ -177,12 +180,14 @@ class Runs:
 
 
 def _own_doing(lost: RunLost) -> Failure | None:
-    """A process that crashed will again: the task is FAILED with it, so that its restarts are counted and wait."""
+    """The failure of a task whose process crashed. It would crash again, so the task is FAILED: its restarts are
+    counted and delayed.
+    """
     return Failure(str(lost), lost.trace, ErrorClass.RETRIABLE) if lost.own_doing else None
 
 
 def _failure(raised: Exception) -> Failure:
     message, trace, error_class = classify(raised)
-    # A class that cannot be found or made is the config's fault, whatever Python calls it.
+    # A class that cannot be found or created is an error of the config, whatever Python's exception type.
     bad = isinstance(raised, ConnectError | ImportError | AttributeError)
     return Failure(message, trace, ErrorClass.BAD_CONFIG if bad else error_class)

@@ -2,8 +2,8 @@
 
 Owns how long a caller waits for a sign. `SourceConnector.sign` defines what a sign is; `idle_watch` acts on it.
 
-Invariant: each task has at most one call, and one thread, under way, and no caller waits longer than `SIGN_MAX_S`. A
-sign that is not known by then is None, as for a source that only its tasks can ask.
+Invariant: each task has at most one call, and one thread, in progress, and no caller waits longer than `SIGN_MAX_S`. A
+sign that is not known by then is None, as for a source that only its tasks can query.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Signs:
-    """Signs of a worker's tasks. Thread-safe."""
+    """Change signs of a worker's tasks. Thread-safe."""
 
     def __init__(self, ask: Callable[[UnitId, TaskSpec], str | None]) -> None:
-        """`ask` as `RunSpecs.sign`."""
+        """`ask` returns the sign, as `RunSpecs.sign`."""
         self._ask = ask
         self._lock = threading.Lock()
         self._asking: set[UnitId] = set()
 
     async def now(self, unit: UnitId, spec: TaskSpec) -> str | None:
-        """The sign, or None if it is not known. Raises RetriableError while the source cannot be reached."""
+        """The sign, or None if it is not known. Raises RetriableError while the source is unreachable."""
         if not self._begins(unit):
             return None
         try:
@@ -45,7 +45,7 @@ class Signs:
             return self._late(unit)
 
     def before_run(self, unit: UnitId, spec: TaskSpec) -> str | None:
-        """As `now`, for a caller in a thread. Blocks."""
+        """Like `now`, for a caller in a thread. Blocks."""
         if not self._begins(unit):
             return None
         done, found = threading.Event(), list[str | RetriableError | None]()
@@ -67,7 +67,9 @@ class Signs:
         return sign
 
     def _begins(self, unit: UnitId) -> bool:
-        """False while an earlier call has not returned: another would leave one more thread behind."""
+        """Register a call. False while an earlier call has not returned: a second one would leave one more thread
+        behind.
+        """
         with self._lock:
             if unit in self._asking:
                 return False
@@ -80,7 +82,7 @@ class Signs:
                 return self._ask(unit, spec)
         except RetriableError:
             raise
-        except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then tells what is wrong
+        except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then reports the error
             _log.exception("no_sign", unit=unit.log_context)
             return None
         finally:

@@ -1,7 +1,7 @@
-"""Run specs, made from a unit's configs: the plugin, the run's spec, the fence's name.
+"""Run specs, built from a unit's configs: the plugin, the run's spec, the fence's name.
 
-Owns the plugin registry and what is read from a connector's config by the worker itself (`herdmesh.*`). `run_spec` asks
-the author's class, so it is called in a thread.
+Owns the plugin registry, and the settings that the worker itself reads from a connector's config (`herdmesh.*`).
+`run_spec` calls the author's class, so call it in a thread.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TRIGGERS = ("available", "continuous")
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a unit's configs were resolved to for its last run."""
+    """Resolved configs of a unit's last run."""
 
     spec: TaskSpec
     values: Values
@@ -58,7 +58,7 @@ class _Known:
 
 
 class RunSpecs:
-    """Makes run specs for this worker's cluster."""
+    """Builds run specs for this worker's cluster."""
 
     def __init__(
         self,
@@ -66,7 +66,9 @@ class RunSpecs:
         plugins: PluginRegistry,
         source_offsets: Callable[[str], Mapping[bytes, bytes]] | None = None,
     ) -> None:
-        """`source_offsets` tells a source connector's offsets where they are in a file; None = the offsets topic."""
+        """`source_offsets` returns a source connector's offsets from the offsets file; None = they are in the offsets
+        topic.
+        """
         self.plugins = plugins
         self._settings = settings
         self._source_offsets = source_offsets
@@ -74,24 +76,25 @@ class RunSpecs:
         self._known: OrderedDict[UnitId, _Known] = OrderedDict()
 
     def plugin(self, connector_config: Properties) -> PluginDescriptor:
-        """The connector's plugin, in the version it asks for. Raises ConfigError naming `connector.class`, or
-        `connector.plugin.version`."""
+        """The connector's plugin, in the requested version. Raises ConfigError naming `connector.class`, or
+        `connector.plugin.version`.
+        """
         name = connector_config.get("connector.class")
         if not name:
             raise ConfigError('Missing required configuration "connector.class"', field="connector.class")
         return self.plugins.find(self.plugins.serving(name, connector_config), connector_config.get(PLUGIN_VERSION))
 
     def version(self, connector_config: Properties) -> str | None:
-        """The plugin's version, None when the plugin is not known."""
+        """The plugin's version, None when the plugin is unknown."""
         try:
             return self.plugin(connector_config).version
         except ConfigError:
             return None
 
     def sign(self, unit: UnitId, spec: TaskSpec) -> str | None:
-        """A source's sign (`SourceConnector.sign`), None when only a run can tell. Asks the author's class.
+        """A source's change sign (`SourceConnector.sign`), None when only a run can tell. Calls the author's class.
 
-        Raises RetriableError while nobody can tell.
+        Raises RetriableError while the sign cannot be read.
         """
         try:
             spec = self._last(unit, spec).resolved
@@ -99,29 +102,30 @@ class RunSpecs:
             return connector.sign(spec.task_config) if isinstance(connector, SourceConnector) else None
         except RetriableError:
             raise
-        except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then tells what is wrong
+        except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then reports the error
             _log.exception("no_sign", unit=unit.log_context)
             return None
 
     def transactional_id(self, connector: str, task: int) -> str:
-        """The task's fence: whoever initialised this id last owns the task."""
+        """The task's fence: the last process that initialised this id owns the task."""
         return f"{self._settings.group_id}-{connector}-{task}"
 
     def claim(self, assignment: Assignment, config_offset: int | None) -> TaskSetClaim | None:
-        """What a run is to verify once it has taken over; None where there is no config topic."""
+        """The task set that a run must verify after its take-over; None where there is no config topic."""
         topic = self._settings.config_storage_topic
         if not topic or config_offset is None:
             return None
         return TaskSetClaim(topic, config_offset, assignment.incarnation, assignment.task_digest)
 
     def taskless(self, config_offset: int | None, incarnation: str) -> TaskSetClaim | None:
-        """What a writer of offsets is to verify: that this connector, which has no tasks, was left alone since, or
-        ("") is not there."""
+        """The check for a writer of offsets: since the request, the connector still has no tasks and was not changed,
+        or (`incarnation` is "") does not exist.
+        """
         topic = self._settings.config_storage_topic
         return TaskSetClaim(topic, config_offset, incarnation, "") if topic and config_offset is not None else None
 
     def run_spec(self, unit: UnitId, spec: TaskSpec, run_id: str, commit_scope: CommitScope | None) -> RunSpec:
-        """Everything a run needs. Raises ConfigError, and whatever the author's `task_class` raises."""
+        """Everything a run needs. Raises ConfigError, and any error of the author's `task_class`."""
         try:
             known = _Known(spec, self._resolved(spec))
         except ConfigError:
@@ -146,9 +150,9 @@ class RunSpecs:
         )
 
     def without_class(self, unit: UnitId, spec: TaskSpec) -> RunSpec:
-        """The spec of no run in particular, made without calling the author's code. Raises ConfigError.
+        """A spec without a particular run, built without calling the author's code. Raises ConfigError.
 
-        No provider is asked when the unit's last run was of the same configs.
+        No provider is queried when the unit's last run had the same configs.
         """
         assert unit.task is not None
         known = self._last(unit, spec)
@@ -177,30 +181,30 @@ class RunSpecs:
             stays_warm=self._settings.warm_count() > 0 and not _own_linger(config),
             poll_interval_max_ms=poll_interval_max_ms(config, worker),
             memory_max_bytes=self._memory_max_bytes(config),
-            # Whom the idle watch cannot ask about, as it has the worker's login, looks for records itself.
+            # Sinks with their own credentials keep polling: the idle watch only has the worker's.
             continuous=_continuous(config) or not watched,
             secrets=tuple(sorted(known.values.secrets | settings.worker_secrets())),
         )
 
     @property
     def stalled_ms(self) -> int:
-        """How long a run may do nothing before it is shown as STALLED."""
+        """Time without progress after which a run is shown as STALLED."""
         return self._settings.stalled_ms
 
     def values(self, unit: UnitId) -> Values | None:
-        """What the unit's last run was given, or could not be; None = no run of it is remembered."""
+        """The values of the unit's last run, including a failed lookup; None = no run of it is remembered."""
         known = self._known.get(unit)
         return None if known is None else known.values
 
     def values_now(self, given: Values) -> Values:
-        """The same configs resolved anew. Asks providers. Raises ConfigError."""
+        """The same configs, resolved again. Queries providers. Raises ConfigError."""
         return Values(tuple(self.providers.resolve(one.raw) for one in given.configs))
 
     def _loaded(self, resolved: TaskSpec) -> tuple[Connector, frozenset[str]]:
-        """The author's class, and the passwords that the configs write out. They are kept before it is asked anything:
-        a worker that has the task alone never started the connector, and what the author raises may show them.
+        """The author's class, and the passwords in the configs. They are registered as secrets before the class is
+        called: a worker that only has the task never started the connector, and the author's errors may contain them.
 
-        Raises ConfigError, and what the author's `config_def` raises.
+        Raises ConfigError, and any error of the author's `config_def`.
         """
         connector = self.plugin(resolved.connector_config).load()
         configs = (resolved.connector_config, resolved.task_config)
@@ -209,7 +213,7 @@ class RunSpecs:
         return connector, passwords
 
     def _last(self, unit: UnitId, spec: TaskSpec) -> _Known:
-        """As the unit's last run knew these configs, else resolved now."""
+        """The resolved configs of the unit's last run if it had these configs, otherwise newly resolved ones."""
         known = self._known.get(unit)
         if known is not None and known.spec == spec and known.values.complete:
             return known
@@ -225,7 +229,7 @@ class RunSpecs:
         return Values(tuple(map(self.providers.unresolved, (spec.connector_config, spec.task_config))), complete=False)
 
     def _resolved(self, spec: TaskSpec) -> Values:
-        """Asks providers. Raises ConfigError."""
+        """The resolved configs. Queries providers. Raises ConfigError."""
         return Values((self.providers.resolve(spec.connector_config), self.providers.resolve(spec.task_config)))
 
     def _memory_max_bytes(self, config: Properties) -> int:
@@ -259,7 +263,7 @@ def _own_linger(config: Properties) -> str:
 
 
 def _has_own_login(config: Properties, worker: Properties) -> bool:
-    """True when the connector's consumer reaches the brokers otherwise than the worker's consumers do."""
+    """True when the connector's consumer connects to the brokers differently from the worker's consumers."""
     return client_access("consumer", worker, config).config != client_access("consumer", worker).config
 
 

@@ -1,6 +1,6 @@
 """Connections of a worker to the herder and the status store.
 
-Owns the session with the herder and the queue of statuses. Invariant: a status is written before what follows from it.
+Owns the session with the herder and the queue of statuses. Invariant: a status is written before its consequences.
 """
 
 from __future__ import annotations

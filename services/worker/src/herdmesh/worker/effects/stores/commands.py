@@ -1,7 +1,7 @@
-"""Answers to the requests of the leading herder besides running units, and to callers of `WorkerService`.
+"""Commands of the leading herder that do not concern running units, and requests of callers of `WorkerService`.
 
-Owns the answers under way and nothing else; each is found in threads and ends in one reply, also when authors' code
-raises. Invariant: no answer changes anything of what the worker holds.
+Owns the commands in progress and nothing else. Each runs in threads and ends in one reply, also when authors' code
+raises. Invariant: no command changes the units that the worker holds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Commands:
-    """Answers questions of the session and of `WorkerService`."""
+    """Executes commands of the session and requests of `WorkerService`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Commands:
         question: worker_commands.WorkerCommand,
         send: Callable[[session_pb2.SessionRequest], None],
     ) -> None:
-        """Find the answer, then send it; without a `command_id` only do what was asked."""
+        """Execute the command, then send the reply; without a `command_id` no reply is sent."""
         self._spawn(self._answer(command_id, question, send))
 
     async def fence_tasks(self, connector: str, task_count: int) -> None:
@@ -70,7 +70,7 @@ class Commands:
         await fence(self._settings.bootstrap_servers, self._settings.access(), ids)
 
     async def validated(self, config: Properties) -> worker_service_pb2.ConfigValidation:
-        """Everything wrong with the config. Raises what the author's code raises."""
+        """All errors of the config. Raises any error of the author's code."""
         worker = self._settings.worker_config()
 
         def validated() -> worker_service_pb2.ConfigValidation:
@@ -80,7 +80,7 @@ class Commands:
         return await in_thread("validation", validated)
 
     async def close(self) -> None:
-        """Stop waiting for what is under way."""
+        """Cancel the commands in progress."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

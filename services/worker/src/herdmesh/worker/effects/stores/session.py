@@ -1,12 +1,12 @@
-"""Session with the leading herder: dialling, hello, heartbeats, reports, commands.
+"""Session with the leading herder: connecting, hello, heartbeats, reports, commands.
 
-Owns the connection and nothing that must survive it: what is queued is dropped when the stream breaks, because the next
-hello carries every holding with its state, and the state offers task configs anew to each session. Losing the herder
-stops nothing.
+Owns the connection and nothing that must survive it: queued messages are discarded when the stream breaks, because the
+next hello has every held unit with its state, and the state offers task configs again to each session. Losing the
+herder stops no unit.
 
-Invariants: hello is made in the same step of the event loop as the queue behind it, so a report made later is sent
-later. Once a worker that leaves was released, no session is opened any more: the leader knows nothing of it by then,
-and would take it for a new worker.
+Invariants: hello is created in the same step of the event loop as the queue behind it, so a later report is sent later.
+Once a leaving worker was released, no session is opened any more: the leader has forgotten it by then, and would take
+it for a new worker.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 _Outbox: TypeAlias = "asyncio.Queue[session_pb2.SessionRequest | None]"
-"""What a stream still has to send; None ends it."""
+"""Messages that a stream still has to send; None ends it."""
 
 
 class HerderSession:
-    """Dials herders until closed; at most one stream at a time."""
+    """Connects to herders until closed; at most one stream at a time."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class HerderSession:
         self._released = False
 
     def start(self) -> list[asyncio.Task[None]]:
-        """Begin to dial. Returns what must not end before `close`."""
+        """Start connecting. Returns the tasks that must not end before `close`."""
         self._tasks = [
             asyncio.create_task(self._dial_for_ever(), name="herder session"),
             asyncio.create_task(self._heartbeats(), name="heartbeats"),
@@ -68,7 +68,7 @@ class HerderSession:
         return self._tasks
 
     def send(self, request: session_pb2.SessionRequest) -> None:
-        """Send in order; dropped without a stream, and a stream that takes nothing is given up."""
+        """Send in order. Without a stream the message is discarded; a stream whose queue is full is closed."""
         if self._outbox is None:
             return
         self._leaving = self._leaving or request.WhichOneof("message") == "leaving"
@@ -78,13 +78,13 @@ class HerderSession:
             self.drop("it takes no messages")
 
     def drop(self, reason: str) -> None:
-        """Give up the stream and dial anew."""
+        """Close the stream and connect again."""
         _log.warning("session_dropped", reason=reason)
         if self._stream is not None:
             self._stream.cancel()
 
     async def close(self) -> None:
-        """Send what is queued, let the herder read it (up to a second), and end."""
+        """Send the queued messages, let the herder read them (up to a second), and end."""
         self._closing = True
         if self._outbox is not None and self._stream is not None:
             with contextlib.suppress(asyncio.QueueFull):
@@ -100,7 +100,7 @@ class HerderSession:
             await asyncio.sleep(_MOVED_INTERVAL_S)
             count += 1
             is_full = count % _HEARTBEAT_EVERY == 0
-            if self._outbox is not None or is_full:  # what waits is told to the status store without a session, too
+            if self._outbox is not None or is_full:  # without a session, waits are still reported to the status store
                 now_ms = time.time_ns() // 1_000_000
                 await self._emit(events.HeartbeatDue(only_if_moved=not is_full, now_ms=now_ms))
 
@@ -115,7 +115,7 @@ class HerderSession:
             except NotLeader as error:
                 wait_s = self._search.follows(error.leader_address)
             except (HerdmeshError, TimeoutError) as error:
-                # Also one that welcomed us and then fell silent: whoever leads in its place is another.
+                # Also a herder that sent its welcome and then fell silent: another one may lead now.
                 wait_s = self._search.unanswered()
                 _log.log(20 if quiet else 30, "no_session", herder=address, error=str(error) or "no answer")
                 quiet = True
@@ -134,7 +134,7 @@ class HerderSession:
             await asyncio.sleep(wait_s)
 
     async def _one(self, address: str) -> None:
-        """One stream from hello to its end."""
+        """Run one stream from hello to its end."""
         channel = connect(address)
         opened = False
         outbox: _Outbox = asyncio.Queue(_QUEUE_MAX)
@@ -178,7 +178,7 @@ async def _requests(outbox: _Outbox) -> AsyncIterator[session_pb2.SessionRequest
 
 
 def _end(outbox: _Outbox) -> None:
-    """Let the request side of a stream end. gRPC leaves it waiting for ever when the call itself has failed."""
+    """End the request side of a stream. When the call itself has failed, gRPC leaves it waiting for ever."""
     while not outbox.empty():
         outbox.get_nowait()
     outbox.put_nowait(None)

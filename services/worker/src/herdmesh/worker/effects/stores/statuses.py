@@ -1,11 +1,15 @@
 """Client of the status store: status writes and the lease.
 
-Owns what is still to be written. Invariants: at most one request is under way, and each has a higher `sequence` than
-those before it, so that an older status of a unit never overwrites a newer one, also when the older one's call was
-given up; what is RUNNING waits a little for company, since the leader was told already and each write is a transaction,
-and what is not waits for nothing; of two waiting writes of one unit only the later is kept, so what waits while the
-store is away is bounded by the units held; a status that the store finds invalid holds up no other; nobody waits for a
-write.
+Owns the statuses that are not written yet. Invariants:
+
+- At most one request is in progress. Each has a higher `sequence` than those before it, so that an older status of a
+  unit never overwrites a newer one, also when the call of the older one timed out.
+- RUNNING statuses are delayed shortly to share a transaction, since the leader has them already; others are written at
+  once.
+- Of two waiting writes of one unit only the later is kept. While the store is unreachable, the number of waiting writes
+  is bounded by the number of held units.
+- A status that the store rejects as invalid delays no other.
+- No caller waits for a write.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from herdmesh.worker.state.instructions import WriteStatus
 from herdmesh.worker.state.model import PutMode
 
 _BATCH_MAX: Final = 500
-#: A connector and its tasks are RUNNING, and have committed, within about so much of each other.
+#: A connector and its tasks become RUNNING, and have committed, within about this time of each other.
 _GATHER_S: Final = 0.1
 _CALL_TIMEOUT_S: Final = 5.0
 _LEASE_INTERVAL_S: Final = 1.5
@@ -68,7 +72,7 @@ class StatusClient:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> list[asyncio.Task[None]]:
-        """Begin to write and to keep the lease. Returns what must not end before `close`."""
+        """Start writing and keep the lease. Returns the tasks that must not end before `close`."""
         self._tasks = [
             asyncio.create_task(self._write_all(), name="status writes"),
             asyncio.create_task(self._keep_lease(), name="lease"),
@@ -76,7 +80,7 @@ class StatusClient:
         return self._tasks
 
     def write(self, instruction: WriteStatus) -> None:
-        """Write soon; an unwritten earlier status of the unit is dropped."""
+        """Queue a write; an unwritten earlier status of the unit is discarded."""
         self._waiting.pop(instruction.unit, None)
         self._waiting[instruction.unit] = instruction
         if instruction.state is not RunState.RUNNING:
@@ -85,7 +89,7 @@ class StatusClient:
         self._something_waits.set()
 
     async def close(self, flush_s: float) -> None:
-        """Write what waits and end the lease, within about `flush_s`."""
+        """Write the queued statuses and end the lease, within about `flush_s`."""
         self._something_is_urgent.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(flush_s):
@@ -120,11 +124,11 @@ class StatusClient:
                 if len(batch) == 1:
                     _log.error("status_invalid", unit=str(batch[0].unit), state=batch[0].state, error=str(error))
                     continue
-                # One of them is at fault: what waits is sent one by one, to drop no other.
+                # One of them is invalid: send them one by one, so that only that one is discarded.
                 batch_max = 1
                 self._waiting = {one.unit: one for one in batch} | self._waiting
             except HerdmeshError as error:
-                # Back to where it was, unless something newer waits by now.
+                # Back into the queue, in front, unless a newer status of the unit waits by now.
                 self._waiting = {one.unit: one for one in batch} | self._waiting
                 if backoff_s == 0.0:
                     _log.warning("status_store_away", error=str(error), waiting=len(self._waiting))
