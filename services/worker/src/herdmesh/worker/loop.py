@@ -1,7 +1,7 @@
 """Event loop of a worker's state: takes events in order, hands the state's instructions to the effects.
 
-Owns the event queue and the clock; decides nothing. Invariants: only the task in `run` touches the state; carrying out
-an instruction never waits; the queue is bounded, so whoever floods it waits itself.
+Owns the event queue and the clock; decides nothing. Invariants: only the task in `run` touches the state; executing an
+instruction never waits; the queue is bounded, and a sender waits while it is full.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Everything the loop can have done."""
+    """All effects that execute the loop's instructions."""
 
     runs: Runs
     connectors: ConnectorHost
@@ -45,7 +45,7 @@ class Effects:
 
 
 class WorkerLoop:
-    """Runs the state machine. Others send events with `emit` and read with the methods that return copies."""
+    """Runs the state machine. Others send events with `emit`, and read with the methods that return copies."""
 
     def __init__(self, state: WorkerState, metrics: WorkerMetrics | None = None) -> None:
         self._state = state
@@ -58,7 +58,7 @@ class WorkerLoop:
         await self._queue.put(event)
 
     async def run(self, effects: Effects) -> int:
-        """Handle events until the state says Exit; returns the exit code."""
+        """Handle events until the state emits Exit; returns the exit code."""
         clock = asyncio.get_running_loop().time
         while True:
             deadline = self._state.next_deadline()
@@ -76,47 +76,47 @@ class WorkerLoop:
                     return instruction.code
                 self._carry_out(instruction, effects)
 
-    # --- asking; the event loop is single-threaded, so these never see half an event
+    # --- queries; the event loop is single-threaded, so they never run in the middle of an event
 
     def epoch_max(self) -> int:
         """The highest leader epoch seen."""
         return self._state.epoch_max
 
     def draining(self) -> bool:
-        """True when the worker wants no work."""
+        """True when the worker accepts no work."""
         return self._state.draining
 
     def leaving(self) -> bool:
         """True once the worker has begun to stop for good."""
         return self._state.leaving
 
-    def holdings(self) -> list[HeldUnit]:
-        """What hello tells."""
+    def holdings(self) -> list[Holding]:
+        """Held units, for hello."""
         return self._state.holdings()
 
     def tasks(self) -> list[Task]:
-        """The tasks held, sorted; to be read at once, not kept."""
+        """The held tasks, sorted; read them at once, do not keep them."""
         return wire.held_tasks(self._state.tasks)
 
     def start_count(self, unit: UnitId) -> int:
-        """How often the worker was told to start the task."""
+        """The number of start commands for the task."""
         return self._state.tasks.start_count(unit)
 
     def connectors(self) -> list[str]:
-        """Names of the connectors held, sorted."""
+        """Names of the held connectors, sorted."""
         return sorted(one.unit.connector for one in self._state.connectors)
 
     def partitions_with_work(self) -> set[tuple[str, int]]:
-        """Of the sinks that run or wait for a run."""
+        """Partitions of the sinks that run or wait for a run."""
         return self._state.tasks.partitions_with_work()
 
     async def drain(self) -> None:
-        """Stop all tasks in order and refuse new ones; returns when none is held."""
+        """Stop all tasks in order and refuse new ones; returns when no unit is held."""
         self._drained.clear()
         await self.emit(events.DrainRequested())
         await self._drained.wait()
 
-    # --- doing
+    # --- execution of instructions
 
     def _carry_out(self, instruction: instructions.Instruction, effects: Effects) -> None:
         if isinstance(instruction, instructions.Message):

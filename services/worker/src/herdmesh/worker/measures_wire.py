@@ -1,6 +1,6 @@
-"""Wire form of a run's measures, both ways. Owns that mapping only; `wire` has all others.
+"""Wire form of a run's measures, in both directions. Owns only that mapping; `wire` has all others.
 
-Invariant: what says nothing is not sent, and reads as saying nothing.
+Invariant: an empty measure is not sent, and a missing one is read as empty.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _NOTHING = Measures()
 
 
 def measures_to(measures: Measures) -> task_pb2.TaskMeasures | None:
-    """The message, None where nothing was measured."""
+    """The message, None when nothing was measured."""
     if measures == _NOTHING:
         return None
     return task_pb2.TaskMeasures(

@@ -1,9 +1,9 @@
-"""Output limit for an author's code: a rate, and a line that says how much was left out.
+"""Output limit for an author's code: a rate, and a line with the amount left out.
 
-Owns the counting, not the stream. Used where the output of plugins goes into the worker's: of their processes
+Owns the counting, not the stream. Used where the output of plugins goes into the worker's: that of their processes
 (`effects.plugins.plugin_processes`) and of runs (`spark.entry`).
 
-Invariant: over any time, no more passes than the burst and the rate for that time, but for the lines that say so;
+Invariant: over any time, no more passes than the burst and the rate for that time, except the lines about omissions;
 nothing is left out without such a line.
 """
 
@@ -20,7 +20,7 @@ _OWN: Final = "herdmesh"
 
 
 class OutputLimit:
-    """Of one process."""
+    """Output limit of one process."""
 
     def __init__(self, whose: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._whose = whose
@@ -30,7 +30,7 @@ class OutputLimit:
         self._dropped_bytes = self._dropped_lines = 0
 
     def passed(self, text: str) -> str:
-        """What of it is to be written: all, with what was left out before it, or nothing."""
+        """The text to write: all of it, after a line about earlier omissions, or nothing."""
         now_s = self._clock()
         self._left = min(BURST_BYTES, self._left + (now_s - self._at_s) * BYTES_PER_SECOND)
         self._at_s = now_s
@@ -43,7 +43,7 @@ class OutputLimit:
         return self.rest() + text
 
     def rest(self) -> str:
-        """The line about what was left out, if anything was."""
+        """The line about omissions, if there are any."""
         if not self._dropped_bytes:
             return ""
         told = (
@@ -55,16 +55,16 @@ class OutputLimit:
 
 
 class LimitedLoggers(logging.Handler):
-    """A handler whose loggers are limited, but for Herdmesh's own."""
+    """A handler that limits all loggers but Herdmesh's own."""
 
     def __init__(self, handler: Any, limit: OutputLimit) -> None:
-        """`handler`: one that writes to a stream, as `logging.StreamHandler`."""
+        """`handler` writes to a stream, as `logging.StreamHandler` does."""
         super().__init__()
         self._handler = handler
         self._limit = limit
 
     def emit(self, record: logging.LogRecord) -> None:
-        """As of the handler."""
+        """Emit through the handler."""
         if record.name.partition(".")[0] == _OWN:
             self._handler.emit(record)
             return
@@ -72,25 +72,25 @@ class LimitedLoggers(logging.Handler):
             if passed := self._limit.passed(self._handler.format(record) + self._handler.terminator):
                 self._handler.stream.write(passed)
                 self._handler.flush()
-        except Exception:  # noqa: BLE001 - as every handler does: an author's line may be none
+        except Exception:  # noqa: BLE001 - as every handler does: an author's record may be unformattable
             self._handler.handleError(record)
 
 
 class LimitedStream:
-    """A text stream whose writer is limited."""
+    """A text stream with an output limit."""
 
     def __init__(self, stream: Any, limit: OutputLimit) -> None:
         self._stream = stream
         self._limit = limit
 
     def write(self, text: str) -> int:
-        """As of the stream."""
+        """Write to the stream."""
         if passed := self._limit.passed(text):
             self._stream.write(passed)
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """As of the stream."""
+        """Write to the stream."""
         for line in lines:
             self.write(line)
 

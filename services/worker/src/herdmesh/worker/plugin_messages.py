@@ -1,7 +1,7 @@
 """Messages between a worker and a plugin's process: JSON, each message whole in one write.
 
-Owns the messages. The two ends are `effects.plugins.plugin_processes` and `plugin_process`. Nothing of Python's own
-travels: what the plugin's classes are is told in words, so that none of them is ever made in the worker.
+Owns the messages. The two ends are `effects.plugins.plugin_processes` and `plugin_process`. No pickled object is sent:
+the plugin's classes are described in plain data, so that none of them is ever instantiated in the worker.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from herdmesh.engine.runtime import MESSAGE_CHARS_MAX, TaskFailed, classify, sho
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Something to do. Answered by one `Answer` with its number."""
+    """A call. The reply is one `Answer` with its number."""
 
     number: int
     what: str
     entry: str
     """The plugin's class: `module:Class`."""
     instance: str = ""
-    """The started instance to ask; "" = a new one, never started and then dropped."""
+    """The started instance to call; "" = a temporary one that is never started."""
     arguments: tuple[Any, ...] = ()
     secrets: tuple[str, ...] = ()
-    """What no text of the process may show while this is done."""
+    """Secrets that the process redacts in all texts during the call."""
 
 
 class ToldFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call raised. `kind` is what it is raised as again: `config`, `retriable`, `import` or `failed`."""
+    """Error of a call. `kind` decides which error is raised again: `config`, `retriable`, `import` or `failed`."""
 
     kind: str
     message: str
@@ -43,7 +43,7 @@ class ToldFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What came of a call."""
+    """Result of a call."""
 
     number: int
     value: Any = None
@@ -51,24 +51,24 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class TasksOutdated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A started instance wants its `task_configs` asked again."""
+    """Request of a started instance to have its `task_configs` called again."""
 
     instance: str
 
 
 class Raised(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A started instance ends its connector as FAILED."""
+    """Error with which a started instance ends its connector as FAILED."""
 
     instance: str
     failure: ToldFailure
 
 
 class WaitTold(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What an instance that was started, or that is being started, waits for has changed."""
+    """A changed wait of an instance that was started, or is being started."""
 
     instance: str
     waits_for: str = ""
-    """"" = it waits no more."""
+    """"" = the wait is over."""
     message: str = ""
     since_ms: int = 0
     tries: int = 0
@@ -76,7 +76,7 @@ class WaitTold(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class OffsetsWanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A started instance wants to know committed offsets. Answered by one `OffsetsTold` with its number."""
+    """Request of a started instance for committed offsets. The reply is one `OffsetsTold` with its number."""
 
     instance: str
     number: int
@@ -84,7 +84,7 @@ class OffsetsWanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class OffsetsTold(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """From the worker: the committed offsets, or why there are none."""
+    """Reply of the worker: the committed offsets, or the reason why there are none."""
 
     number: int
     offsets: tuple[dict[str, Any] | None, ...] = ()
@@ -92,7 +92,7 @@ class OffsetsTold(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 def told_failure(error: BaseException) -> ToldFailure:
-    """What was raised, without the secrets of this process."""
+    """The message of an error, with the secrets of this process redacted."""
     message, trace, error_class = classify(error)
     if isinstance(error, ConfigError):
         text = shortened(redacted(error_text(error)), MESSAGE_CHARS_MAX)
@@ -105,21 +105,21 @@ def told_failure(error: BaseException) -> ToldFailure:
 
 
 def told_text(given: object) -> str:
-    """A text that an author gave, or what is there in its place; None = \"\"."""
+    """A text from an author's code, or a description of the value that is there instead; None = \"\"."""
     if not given:
         return ""
     return escaped(shortened(redacted(given if isinstance(given, str) else shown(given)), MESSAGE_CHARS_MAX))
 
 
 class TraceOfPlugin(Exception):
-    """The trace of what was raised in the other process: the cause of what is raised here, and shown as such."""
+    """Trace from the other process, shown as the cause of the error raised here."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 def raised(failure: ToldFailure) -> Exception:
-    """What to raise here for it."""
+    """The error to raise here."""
     error: Exception
     match failure.kind:
         case "config":
@@ -136,7 +136,7 @@ def raised(failure: ToldFailure) -> Exception:
 
 
 class ToldKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key of a connector's definition. Its rules stay where they are: they are asked by the key's name."""
+    """A key of a connector's definition. Its rules stay in the plugin's process and are called by the key's name."""
 
     name: str
     type: str
@@ -150,14 +150,14 @@ class ToldKey(msgspec.Struct, frozen=True, kw_only=True):
     display_name: str
     dependents: tuple[str, ...]
     rule: str | None
-    """The validator's text, None = it has none."""
+    """The validator's text, None = no validator."""
     refines: bool = False
     strict: bool = False
     recommends: bool = False
 
 
 class ToldConnector(msgspec.Struct, frozen=True, kw_only=True):
-    """A connector class, as far as a worker has to know it."""
+    """Description of a connector class, as far as a worker needs it."""
 
     class_name: str
     aliases: tuple[str, ...]
@@ -169,11 +169,11 @@ class ToldConnector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToldAuthored(msgspec.Struct, frozen=True, kw_only=True):
-    """A transformation, predicate or converter class, as far as a worker has to know it."""
+    """Description of a transformation, predicate or converter class, as far as a worker needs it."""
 
     class_name: str
     aliases: tuple[str, ...]
     kind: str
-    """Of the classes of `connect.authored` the one that it is."""
+    """Its base class in `connect.authored`."""
     version: str
     keys: tuple[ToldKey, ...]

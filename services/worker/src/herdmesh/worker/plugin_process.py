@@ -1,8 +1,8 @@
 """Process of a plugin: `python -m herdmesh.worker.plugin_process <descriptor> <imports>`, started by a worker.
 
-Owns the started connectors of one plugin folder, and calls the author's code: everything of it that is no task. Each
-call has a thread of its own, so one that does not return keeps no other waiting. Invariants: one call, one answer, also
-when the code raises; the process ends with the worker's end of the line.
+Owns the started connectors of one plugin folder, and calls the author's code, except tasks. Each call has a thread of
+its own, so a call that does not return delays no other. Invariants: one answer per call, also when the code raises; the
+process ends when the worker's end of the connection closes.
 """
 
 from __future__ import annotations
@@ -78,25 +78,25 @@ from herdmesh.worker.plugin_requests import FirstError, PacedRequests
 
 _ToWorker = Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold
 _LOOK_S = 1.0
-"""Between two looks at what instances wait for."""
+"""Interval between checks of the waits of instances."""
 
 
 class PluginConnectors:
     """The plugin's connector classes and its started instances."""
 
     def __init__(self, say: Callable[[_ToWorker], None], broken: ToldFailure | None = None) -> None:
-        """`broken`: why nothing can be imported from the folder; every call is answered by it."""
+        """`broken`: why nothing can be imported from the folder; it is the answer to every call."""
         self._say = say
         self._broken = broken
         self._started: dict[str, Connector] = {}
-        #: of the instances that run or are being started.
+        #: waits of the instances that run or are being started.
         self._waits: dict[str, Waits] = {}
         self._told_waits: dict[str, Wait] = {}
         self._numbers = itertools.count(1)
         self._asking: dict[int, queue.SimpleQueue[OffsetsTold]] = {}
 
     def answer(self, call: Call) -> None:
-        """Do it and say what came of it."""
+        """Execute the call and send its result."""
         value: Any = None
         failure = self._broken
         if failure is not None:
@@ -106,7 +106,7 @@ class PluginConnectors:
             with secrets_of_one_answer():
                 keep_secret(call.secrets)
                 value = self._value(call)
-        except BaseException as error:  # noqa: BLE001 - an author's code may raise anything, as SystemExit
+        except BaseException as error:  # noqa: BLE001 - an author's code may raise anything, such as SystemExit
             failure = _told(error)
         self._say(Answer(number=call.number, value=value, failure=failure))
 
@@ -132,7 +132,7 @@ class PluginConnectors:
                 return asked(cls(), call.what, arguments)
 
     def look_at_waits(self) -> None:
-        """Tell what instances wait for, and that they wait no more."""
+        """Send the beginning, change and end of waits of instances."""
         for instance, waits in list(self._waits.items()):
             wait = waits.shown()
             if wait == self._told_waits.get(instance):
@@ -160,7 +160,7 @@ class PluginConnectors:
             raise
 
     def _begin(self, made: Connector, instance: str, config: dict[str, str | None], waits: Waits) -> None:
-        # without an end: the author's `start` returns or not, and what it started calls for as long as it likes
+        # no timeout: the author's `start` returns or not, and its threads may call the context at any time
         outdated = PacedRequests(lambda: self._say(TasksOutdated(instance=instance)))
         failed = FirstError(lambda error: self._say(Raised(instance=instance, failure=told_failure(error))))
         made.context = ConnectorContext(
@@ -170,7 +170,7 @@ class PluginConnectors:
         self._started[instance] = made
 
     def _committed(self, instance: str, partitions: Sequence[OffsetMap | None]) -> list[OffsetMap | None]:
-        """Blocks until the worker tells."""
+        """The committed offsets. Blocks until the worker replies."""
         told: queue.SimpleQueue[OffsetsTold] = queue.SimpleQueue()
         number = next(self._numbers)
         self._asking[number] = told
@@ -182,23 +182,23 @@ class PluginConnectors:
         return list(answer.offsets)
 
     def told(self, answer: OffsetsTold) -> None:
-        """What the worker told; whoever asked goes on."""
+        """Pass the worker's reply to the waiting caller."""
         asking = self._asking.pop(answer.number, None)
         if asking is not None:
             asking.put(answer)
 
 
 def _told(error: BaseException) -> ToldFailure:
-    """As `told_failure`; where that fails (no stack left, no memory), the class of the error alone."""
+    """The result of `told_failure`; if that fails (no stack or memory left), the class of the error alone."""
     try:
         return told_failure(error)
-    except BaseException as other:  # noqa: BLE001 - whoever asked is to hear something
+    except BaseException as other:  # noqa: BLE001 - the caller must get an answer
         message = f"{type(error).__name__} (nothing more can be told of it: {type(other).__name__})"
         return ToldFailure(kind="failed", message=message, error_class="UNKNOWN")
 
 
 def asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
-    """A method of an instance, by its name, with arguments as they come off the line."""
+    """Call a method of an instance by name, with arguments as received."""
     if what == "task_configs":
         return checked_task_configs(connector.task_configs(*arguments))
     if what == "validate":
@@ -230,7 +230,7 @@ def asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _class(loaded: Any, entry: str) -> type[Connector]:
-    """Raises TypeError when it is no connector."""
+    """The connector class. Raises TypeError when it is not one."""
     if not (isinstance(loaded, type) and issubclass(loaded, SinkConnector | SourceConnector)):
         raise TypeError(f"{entry} names no SourceConnector or SinkConnector")
     return loaded
@@ -240,7 +240,7 @@ _RULES = ("check", "refine", "strict", "values", "visible")
 
 
 def _rule(cls: type[Connector] | type[AuthoredPlugin], what: str, name: str, about: Any) -> Any:
-    """What the definition's rules say of a key: its validator of a value, its recommender of the other values."""
+    """Evaluate a rule of a key's definition: its validator for a value, its recommender for the other values."""
     key = cls.config_def().keys[name]
     if what in ("values", "visible"):
         assert key.recommender is not None
@@ -253,7 +253,7 @@ def _rule(cls: type[Connector] | type[AuthoredPlugin], what: str, name: str, abo
 
 
 def _asked_of_authored(cls: type[AuthoredPlugin], call: Call) -> Any:
-    """A transformation, predicate or converter: records meet it in the runs, here only its settings are looked at."""
+    """Describe or configure a transformation, predicate or converter; only runs use it on records."""
     if call.what in _RULES:
         return _rule(cls, call.what, *call.arguments)
     if call.what == "describe_authored":
@@ -275,7 +275,7 @@ def _asked_of_authored(cls: type[AuthoredPlugin], call: Call) -> Any:
 
 
 def _described(cls: type[Connector], version: str) -> ToldConnector:
-    """`version` of the distribution, for a class that says none of its own."""
+    """Description of the class; `version` of the distribution, for a class without one."""
     checked_class(cls)
     return ToldConnector(
         class_name=cls.class_name,
@@ -293,7 +293,7 @@ def _texts(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def _keys(cls: type[Connector] | type[AuthoredPlugin]) -> tuple[ToldKey, ...]:
-    """Raises ConfigError naming the key that cannot be told."""
+    """The keys of the definition. Raises ConfigError naming a key that cannot be transferred."""
     found: list[ToldKey] = []
     for name, key in checked_definition(cls).keys.items():
         try:
@@ -330,18 +330,18 @@ def _key(key: ConfigKey) -> ToldKey:
 def _packed(message: _ToWorker) -> bytes:
     try:
         return msgspec.json.encode(message)
-    except UnicodeEncodeError:  # of an author's text
+    except UnicodeEncodeError:  # in an author's text
         return msgspec.json.encode(escaped_within(msgspec.to_builtins(message)))
 
 
 def serve(line: Connection, broken: ToldFailure | None = None) -> None:
-    """Answer what comes until the line ends; `broken` as of `PluginConnectors`."""
+    """Answer calls until the connection ends; `broken` as in `PluginConnectors`."""
     writing = threading.Lock()
 
     def say(message: _ToWorker) -> None:
         try:
             packed = _packed(message)
-        except (TypeError, ValueError) as error:  # an answer that no message can carry is the author's mistake
+        except (TypeError, ValueError) as error:  # a result that cannot be encoded is the author's mistake
             if not isinstance(message, Answer):
                 raise
             failure = ToldFailure(kind="failed", message=f"{error}", error_class="FATAL")
@@ -350,7 +350,7 @@ def serve(line: Connection, broken: ToldFailure | None = None) -> None:
             with writing:
                 line.send_bytes(packed)
         except OSError:
-            os._exit(1)  # the worker is gone; or the author's code closed the line, and whoever waits is to hear it
+            os._exit(1)  # the worker is gone; or the author's code closed the connection, and pending calls must fail
 
     connectors = PluginConnectors(say, broken)
     threading.Thread(target=_look, args=(connectors,), name="waits", daemon=True).start()
@@ -366,17 +366,19 @@ def serve(line: Connection, broken: ToldFailure | None = None) -> None:
 
 
 def _look(connectors: PluginConnectors) -> None:
-    """Without an end: the process ends."""
+    """Check waits for ever: the end of the process ends it."""
     while True:
         time.sleep(_LOOK_S)
         connectors.look_at_waits()
 
 
 def _keep(line: Connection) -> None:
-    """This process lives as long as the worker's end of the line, and the line no longer than this process.
+    """Tie this process to the connection: the process lives as long as the worker's end, and the connection no longer
+    than this process.
 
-    What is sent to all processes of a terminal or a unit (Ctrl-C, `systemctl stop`) is for the worker, which still has
-    the connectors stopped. And while a process that was forked or started here held the line, nobody heard of its end.
+    Signals to all processes of a terminal or a unit (Ctrl-C, `systemctl stop`) are ignored: they are for the worker,
+    which still has to stop the connectors. The connection is not inherited, because while a forked or started child
+    held it, the worker would not notice the end of this process.
     """
     ours = {number: signal.signal(number, lambda _number, _frame: None) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -390,7 +392,7 @@ def _keep(line: Connection) -> None:
 
 
 def _entered(imports: PluginImports) -> ToldFailure | None:
-    """Make this process the plugin's; why that failed, None = it did not."""
+    """Make this process the plugin's; the error if that failed, None = it succeeded."""
     try:
         plugin_imports.enter(imports)
     except BaseException as error:  # noqa: BLE001 - the lines of .pth files are an author's code
@@ -401,13 +403,13 @@ def _entered(imports: PluginImports) -> ToldFailure | None:
 
 
 def main() -> None:
-    """The process, from its arguments to the end of the worker."""
+    """Run the process, from its arguments to the end of the worker."""
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
     hide_in_output()
     line = Connection(int(sys.argv[1]))
     _keep(line)
     serve(line, _entered(msgspec.json.decode(sys.argv[2], type=PluginImports)))
-    os._exit(0)  # threads of the author's may not want to end
+    os._exit(0)  # the author's threads may not end
 
 
 if __name__ == "__main__":

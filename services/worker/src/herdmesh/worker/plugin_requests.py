@@ -1,8 +1,8 @@
-"""Requests that a started connector makes through its plugin's process, as often as its worker has use for them.
+"""Pacing of the requests that a started connector sends through its plugin's process.
 
-Owns the pace. An author's code may call in a loop, and each call would be a message that the worker reads: it would be
-busy with one plugin, whatever its own limits (`state.reconfigurations`) make of the requests. Invariant: a request is
-sent at the latest `PAUSE_S` after it was made; one that waits stands for all that come meanwhile.
+Owns the pace. An author's code may call in a loop, and each call would be a message to the worker, which would be busy
+with one plugin whatever its own limits (`state.reconfigurations`) do with the requests. Invariant: a request is sent at
+the latest `PAUSE_S` after it was made; one waiting request stands for all that follow meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _in_a_moment(wait_s: float, call: Callable[[], None]) -> None:
 
 
 class PacedRequests:
-    """The requests of one instance for new task configs; called from any thread."""
+    """The requests of one instance for new task configs. Thread-safe."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class PacedRequests:
         self._waits = False
 
     def request(self) -> None:
-        """Send it, now or when the pause since the last one is over. Returns at once."""
+        """Send the request, now or when the pause since the last one is over. Returns at once."""
         with self._lock:
             if self._waits:
                 return
@@ -62,13 +62,13 @@ class PacedRequests:
 
 
 class FirstError:
-    """The errors of one instance, which fails once: those after the first are dropped."""
+    """The errors of one instance, which fails once: those after the first are discarded."""
 
     def __init__(self, send: Callable[[Exception], None]) -> None:
         self._send = send
         self._first = threading.Lock()
 
     def raised(self, error: Exception) -> None:
-        """Send the first."""
+        """Send the error if it is the first."""
         if self._first.acquire(blocking=False):
             self._send(checked_error(error))

@@ -20,7 +20,7 @@ _CLIENTS = ("admin", "consumer", "producer")
 _STORES: Final = "that store makes its topic, with the configs of its own setting"
 _GRPC: Final = "workers serve gRPC"
 _AS_CONNECT: Final = "Connect ignores it too"
-#: Properties of a Connect worker (docs/reference/connect/configs.md, section 4) that nothing here reads, and why.
+#: Properties of a Connect worker (docs/reference/connect/configs.md, section 4) that have no effect here, and why.
 _WITHOUT_EFFECT: Final = {
     "config.storage.": f"{_STORES} (config_storage_topic_configs)",
     "status.storage.": f"{_STORES} (status_storage_topic_configs)",
@@ -36,13 +36,14 @@ _WARM_LOCAL: Final = 4
 
 
 def default_slots() -> int:
-    """Runs at a time: four per core, since a run mostly waits for Kafka, and at least eight (docs/design/worker.md,
-    section 1)."""
+    """Concurrent runs: four per core, since a run mostly waits for Kafka, and at least eight (docs/design/worker.md,
+    section 1).
+    """
     return max(8, 4 * (os.cpu_count() or 1))
 
 
 class WorkerSettings(AdvertisedSettings):
-    """What a worker needs to know. Times in ms."""
+    """All settings of a worker. Times in ms."""
 
     listen: str = Field(default="127.0.0.1:7204", description="host:port to serve gRPC on")
     worker_id: str = Field(default="", description="name of the worker; empty = its advertised address")
@@ -168,7 +169,7 @@ class WorkerSettings(AdvertisedSettings):
 
     @property
     def memory_max_bytes(self) -> int:
-        """Of runs of connectors that say nothing; 0 = no bound."""
+        """Memory limit of runs whose connector sets none; 0 = no limit."""
         return bytes_of(self.memory_max) or 0
 
     @property
@@ -177,19 +178,20 @@ class WorkerSettings(AdvertisedSettings):
         return not self.spark_master or self.spark_master.startswith("local")
 
     def access(self) -> dict[str, str]:
-        """How the worker's own Kafka clients log in and encrypt, in librdkafka's words: as admin clients in Connect, or
-        as connectors' clients where nothing is said of those."""
+        """Credentials and encryption of the worker's own Kafka clients, in librdkafka's settings: as for admin clients
+        in Connect, or as for connectors' clients where admin clients have no settings.
+        """
         for client in _CLIENTS:
             if found := client_access(client, self.worker_config()).config:
                 return dict(found)
         return {}
 
     def standby_count(self) -> int:
-        """How many processes wait for a task to begin."""
+        """The number of standby processes."""
         return self.standbys if self.standbys >= 0 else 0 if self.spark_master else _STANDBYS_LOCAL
 
     def warm_count(self) -> int:
-        """How many runs may go on that have nothing to do."""
+        """The limit of warm runs."""
         if self.warm_runs_max >= 0:
             return self.warm_runs_max
         return 0 if self.spark_master else min(_WARM_LOCAL, self.slots // 2)
@@ -199,11 +201,12 @@ class WorkerSettings(AdvertisedSettings):
         return dict(_resolved(tuple(self._written().items())).config)
 
     def worker_secrets(self) -> frozenset[str]:
-        """What references in the worker's own properties were resolved to: whoever gets `worker_config` hides them."""
+        """Values of resolved references in the worker's own properties: every user of `worker_config` must redact
+        them."""
         return _resolved(tuple(self._written().items())).secrets
 
     def warnings(self) -> list[FieldViolation]:
-        """Which of its properties have not the effect they ask for, and why."""
+        """Properties without the intended effect, and why."""
         config = self.worker_config()
         unread = [
             FieldViolation(key, f"{key} has no effect: {why}", "leave it out")
@@ -238,7 +241,9 @@ class WorkerSettings(AdvertisedSettings):
 
 @functools.lru_cache(maxsize=8)
 def _resolved(config: tuple[tuple[str, str | None], ...]) -> Resolved:
-    """The worker's own references are resolved once, with providers of their own, as in Connect. Raises ConfigError."""
+    """The worker's properties with references resolved once, by providers of its own, as in Connect. Raises
+    ConfigError.
+    """
     providers = ConfigProviders.of(dict(config))
     try:
         return providers.resolve(dict(config))

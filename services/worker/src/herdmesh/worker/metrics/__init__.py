@@ -1,6 +1,6 @@
-"""The worker's metrics: of each task and connector it holds, and of itself, on its Prometheus page and by OTLP.
+"""The worker's metrics: of each held task and connector, and of the worker itself, on its Prometheus page and by OTLP.
 
-`names` says which there are, by Connect's names where Connect has them, and what each is read from; `tasks` adds up a
-task's runs; `collector` sees what happens to the worker and makes the page. `docs/reference/metrics.md` is made of
+`names` defines the metrics, by Connect's names where Connect has them, and the source of each value; `tasks` adds up a
+task's runs; `collector` observes the worker's events and builds the page. `docs/reference/metrics.md` is generated from
 `names`.
 """

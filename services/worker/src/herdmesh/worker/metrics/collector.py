@@ -1,14 +1,14 @@
-"""Collector of a worker's metrics: sees its events and instructions.
+"""Collector of a worker's metrics: observes its events and instructions.
 
-Owns which tasks and connectors are on the page. Reads events and instructions as they pass through the loop, and what
-the state holds; the state knows nothing of it, and nothing here decides anything.
+Owns the set of tasks and connectors on the page. Reads events and instructions as they pass through the loop, and the
+held units of the state; the state does not know of it, and nothing here decides anything.
 
-A task that leaves the worker leaves the page at once, and with it every series of it. Its totals are kept for
-`KEPT_S` in case it comes back, as it does when it is restarted; after that, or as the task of another connector of the
-same name, it begins at 0, which Prometheus takes for a counter that was reset.
+A task that leaves the worker leaves the page at once, with all its series. Its totals are kept for `KEPT_S` in case it
+returns, as it does when it is restarted. After that, or as the task of another connector of the same name, it begins at
+0, which Prometheus takes for a counter reset.
 
-Invariant: there are series only of what is held, so their number is bounded by what the herder gives this worker; what
-is remembered besides is bounded by `LEFT_MAX`.
+Invariant: series exist only for held units, so the herder's assignments bound their number; the other memory is bounded
+by `LEFT_MAX`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from herdmesh.worker.state.connectors import Connector
 from herdmesh.worker.state.model import Config
 from herdmesh.worker.state.task import Task
 
-#: Events without a figure of their own.
+#: Events without metrics of their own.
 _NotMeasured = (
     events.RunHello
     | events.RunPulse
@@ -76,7 +76,7 @@ class WorkerMetrics:
         self._worker = WorkerMeter(version, time.time_ns() // 1_000_000, slots)
         self._tasks: dict[UnitId, TaskMeter] = {}
         self._connectors: dict[UnitId, ConnectorMeter] = {}
-        #: what left lately, oldest first, and when.
+        #: units that left lately, oldest first, with the time.
         self.left: OrderedDict[UnitId, tuple[float, TaskMeter]] = OrderedDict()
         self._runs: dict[str, TaskMeter] = {}
         #: units under an assignment that was neither RUNNING nor FAILED yet.
@@ -84,11 +84,11 @@ class WorkerMetrics:
         self._remove: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Be on the page."""
+        """Register with the page."""
         self._remove = telemetry.add_producer("herdmesh.worker", self.families)
 
     def close(self) -> None:
-        """Leave it."""
+        """Unregister from the page."""
         if self._remove is not None:
             self._remove()
             self._remove = None
@@ -96,7 +96,7 @@ class WorkerMetrics:
     def passed(
         self, event: events.Event, out: Sequence[instructions.Instruction], state: WorkerState, now_s: float
     ) -> None:
-        """One step: what happened, what came of it, and the state after it."""
+        """Record one step: the event, its instructions, and the state after it."""
         touched: dict[UnitId, None] = {}
         self._happened(event, touched, state, now_s)
         for one in out:
@@ -115,7 +115,7 @@ class WorkerMetrics:
         self._worker.runs = len(self._runs)
 
     def _happened(self, event: events.Event, touched: dict[UnitId, None], state: WorkerState, now_s: float) -> None:
-        """The event's own figures. Adds the units to look at to `touched`."""
+        """Record the event's own metrics. Adds the units to update to `touched`."""
         if isinstance(event, _NotMeasured):
             return
         match event:
@@ -142,7 +142,7 @@ class WorkerMetrics:
                 assert_never(event)
 
     def families(self) -> Iterable[Family]:
-        """Everything there is at this moment; called by the page's thread."""
+        """All metrics at this moment; called by the page's thread."""
         now_s = time.monotonic()
         tasks = list(self._tasks.values())
         connectors = list(self._connectors.values())
@@ -151,11 +151,11 @@ class WorkerMetrics:
         yield from _read(STATE_METRICS, [({"connector": one.connector}, one) for one in _by_state(tasks)], now_s)
         yield from _read(WORKER_METRICS, [({}, self._worker)], now_s)
 
-    # --- what is held
+    # --- held units
 
     @staticmethod
     def _learn(task: TaskMeter, state: WorkerState) -> None:
-        """Partitions as the task knows them, with ends that its run may not know."""
+        """Copy the task's partitions, with ends that its run may not know."""
         held = state.tasks.get(task.unit)
         if held is not None and held.progress.partitions:
             task.progress = held.progress
@@ -205,7 +205,7 @@ class WorkerMetrics:
             one.wait = None if connector is None else connector.wait
 
     def _task(self, unit: UnitId, incarnation: str, config: Config, now_s: float) -> TaskMeter:
-        """As it left, if it did so lately."""
+        """The meter of a task; the old one if the task left lately."""
         left_s, task = self.left.pop(unit, (0.0, None))
         if task is not None and task.incarnation == incarnation and now_s - left_s < KEPT_S:
             return task

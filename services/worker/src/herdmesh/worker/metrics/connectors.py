@@ -14,7 +14,7 @@ from herdmesh.session.model import RunState
 
 @dataclass(slots=True)
 class ConnectorMeter:
-    """A connector whose instance is here."""
+    """A connector whose instance is on this worker."""
 
     name: str
     class_name: str = "unknown"
@@ -27,7 +27,7 @@ class ConnectorMeter:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """The tasks of a connector that are here, by their state in lower case."""
+    """Counts of a connector's tasks on this worker, by their state in lower case."""
 
     connector: str
     by_state: Mapping[str, int]
@@ -35,7 +35,7 @@ class StateCount:
 
 @dataclass(slots=True)
 class Startups:
-    """Connect counts a start as a success at the first RUNNING, and as a failure when it fails before."""
+    """Counts of starts: as in Connect, a success at the first RUNNING, a failure when the unit fails before."""
 
     attempts: int = 0
     successes: int = 0

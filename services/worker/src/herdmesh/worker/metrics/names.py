@@ -1,14 +1,15 @@
-"""Names of a worker's metrics, what each is read from, and which of Connect's have no meaning here.
+"""Names of a worker's metrics, the source of each value, and the metrics of Connect that have no meaning here.
 
 Owns the names. The rule: Connect's attribute A of group G (the MBean `kafka.connect:type=G`) is
 `kafka_connect_G_A`, each `-` a `_`, its tags the labels `connector` and `task`; an attribute that is a text is a series
-of value 1 with the text as one more label, named as the attribute's last word. What Connect counts under a name that
-does not end in `-total` is served as a gauge, because Prometheus would add `_total` to a counter's name. Metrics that
-Connect does not have are called `herdmesh_...`.
+of value 1 with the text as one more label, named as the attribute's last word. A count of Connect whose name does not
+end in `-total` is served as a gauge, because Prometheus would add `_total` to a counter's name. Metrics that Connect
+does not have are called `herdmesh_...`.
 
-`docs/reference/metrics.md` is made of this file; a test compares them, and both with the list of Connect's attributes.
+`docs/reference/metrics.md` is generated from this file; a test compares them, and both with the list of Connect's
+attributes.
 
-Invariant: a value that nobody measured is absent, never 0.
+Invariant: a value that was not measured is absent, never 0.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A value with labels of its own beside those of what it is of."""
+    """A value with additional labels."""
 
     value: float
     labels: Mapping[str, str]
@@ -53,13 +54,13 @@ class Definition(Generic[T]):
 
     @property
     def name(self) -> str:
-        """As on the page."""
+        """Name on the page."""
         whole = f"kafka_connect_{self.group}_{self.attribute}" if self.group else f"herdmesh_{self.attribute}"
         return whole.replace("-", "_")
 
     @property
     def text_label(self) -> str:
-        """What the label of a text is called."""
+        """Name of the label that has a text."""
         return self.attribute.rpartition("-")[2]
 
 
@@ -197,7 +198,7 @@ TASK_METRICS: Final[tuple[Definition[TaskMeter], ...]] = (
           "first 5 s of one.", lambda t, _: _waiting(t.wait)),
     _Task("", "task_runs_total", _COUNTER, "Runs begun for the task on this worker.", lambda t, _: t.runs),
 )  # fmt: skip
-"""Of each task held, with the labels connector and task."""
+"""Metrics of each held task, with the labels connector and task."""
 
 _Connector = Definition[ConnectorMeter]
 _CONNECTOR_GROUP: Final = "connector-metrics"
@@ -209,7 +210,7 @@ CONNECTOR_METRICS: Final[tuple[Definition[ConnectorMeter], ...]] = (
     _Connector("", "connector_waiting_ms", _GAUGE, "Like `herdmesh_task_waiting_ms`, for the connector's instance.",
                lambda c, _: _waiting(c.wait)),
 )  # fmt: skip
-"""Of each connector whose instance the worker holds, with the label connector."""
+"""Metrics of each connector whose instance the worker holds, with the label connector."""
 
 _States = Definition[StateCount]
 
@@ -228,7 +229,7 @@ STATE_METRICS: Final[tuple[Definition[StateCount], ...]] = (
         for state in ("running", "paused", "failed", "unassigned")
     ),
 )  # fmt: skip
-"""Of each connector of which the worker holds a task, with the label connector."""
+"""Metrics of each connector of which the worker holds a task, with the label connector."""
 
 _Worker = Definition[WorkerMeter]
 
@@ -266,7 +267,7 @@ WORKER_METRICS: Final[tuple[Definition[WorkerMeter], ...]] = (
     _Worker("", "worker_slots", _GAUGE, "Runs the worker can have at once.", lambda w, _: w.slots),
     _Worker("", "worker_runs", _GAUGE, "Runs the worker has.", lambda w, _: w.runs),
 )
-"""Of the worker."""
+"""Metrics of the worker."""
 
 ABSENT: Final[Mapping[tuple[str, str], str]] = {
     (_SINK_GROUP, "offset-commit-skip-rate"): "no commit is asynchronous here, so none can come too late",
@@ -281,4 +282,4 @@ ABSENT: Final[Mapping[tuple[str, str], str]] = {
     ("connect-metrics", "*"): "there is no group of workers: they hold sessions with the leading herder",
     ("connect-node-metrics", "*"): "there is no group of workers: they hold sessions with the leading herder",
 }
-"""Connect's that are not served, by group and attribute, with the reason."""
+"""Metrics of Connect that are not served, by group and attribute, with the reason."""

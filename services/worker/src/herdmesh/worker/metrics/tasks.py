@@ -1,11 +1,11 @@
-"""Metrics of one task: its runs added up.
+"""Metrics of one task: the sum of its runs.
 
-Owns totals, windows and times in states of one task. A task's totals go on through the end, the loss and the failure of
-runs, through PAUSED, and through restarts in place; they end when the task leaves the worker (`collector` says how
-soon). Time is passed in.
+Owns totals, windows and times in states of one task. A task's totals continue through the end, the loss and the failure
+of runs, through PAUSED, and through restarts in place; they end when the task leaves the worker (`collector` has the
+delay). Time is passed in.
 
-Invariant: totals never go down while the task is held; every attribute that another thread reads is one value, replaced
-as a whole.
+Invariant: totals never decrease while the task is held; every attribute that another thread reads is one value,
+replaced as a whole.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ class TaskMeter:
         self._told = _NONE
 
     def changed(self, state: RunState, now_s: float) -> None:
-        """It is in that state now."""
+        """Record the state."""
         if state is not self.state:
             self._in_state_s[self.state] += now_s - self._state_since_s
             self.state, self._state_since_s = state, now_s
 
     def begun(self, run_id: str) -> None:
-        """A run was submitted."""
+        """Record that a run was submitted."""
         self._run_id, self._told, self.in_run = run_id, _NONE, True
         self._errors_before = self.errors
         self.runs += 1
 
     def ended(self) -> None:
-        """Its run is over."""
+        """Record that its run is over."""
         self.in_run = False
         self.active_now = 0
 
-    def measured(self, run_id: str, progress: ProgressReport, now_s: float) -> None:
-        """What a run reported: counts of the whole run, and measures since its report before."""
+    def measured(self, run_id: str, progress: Progress, now_s: float) -> None:
+        """Record a run's report: counts of the whole run, and measures since its previous report."""
         if run_id != self._run_id:
             return
         before, self._told = self._told, progress
@@ -97,7 +97,7 @@ class TaskMeter:
     # --- read by the page
 
     def ratio(self, state: RunState, now_s: float) -> float:
-        """The part of its time here in that state."""
+        """Fraction of its time on this worker in that state."""
         whole_s = now_s - self.since_s
         if whole_s <= 0:
             return float(self.state is state)
@@ -105,28 +105,29 @@ class TaskMeter:
         return min(1.0, (self._in_state_s[state] + now_in_it_s) / whole_s)
 
     def commit_ratio(self, now_s: float, *, failed: bool) -> float | None:
-        """The part of the commits that succeeded, or failed; None when there were none."""
+        """Fraction of the commits that succeeded, or failed; None when there were none."""
         good, bad = self.commit_ms.spread(now_s).count, self.failed_commits.spread(now_s).total
         if not good + bad:
             return None
         return (bad if failed else good) / (good + bad)
 
     def behind(self) -> int | None:
-        """Records not read and put yet, of all partitions; None while that is not known."""
+        """Records not read and put yet, of all partitions; None while unknown."""
         return lag.lag_of(self.progress.partitions).behind if self.progress.partitions else None
 
     def uncommitted(self) -> int | None:
-        """Records put and not committed yet, of all partitions; None while that is not known."""
+        """Records put and not committed yet, of all partitions; None while unknown."""
         return lag.lag_of(self.progress.partitions).uncommitted if self.progress.partitions else None
 
     def uncommitted_max(self) -> int | None:
-        """Likewise of the partition that has the most."""
+        """Records put and not committed yet, of the partition that has the most; None while unknown."""
         found = (lag.uncommitted(one) for one in self.progress.partitions)
         return max((one for one in found if one is not None), default=None)
 
     def lag_age_ms(self, now_s: float) -> float | None:
-        """How old the lag is: 0 while a run measures it, or the watcher of idle tasks would see it grow; None where it
-        was never measured."""
+        """Age of the lag: 0 while a run measures it, or the idle watch would see it grow; None where it was never
+        measured.
+        """
         if self.measured_s is None or not self.progress.partitions:
             return None
         known = self.in_run or self.state is RunState.RUNNING

@@ -1,7 +1,8 @@
 """The worker's side within the process of a run.
 
-Owns the stream to the worker, the watch that tells a stuck loop, spans and log levels. Loads no other effects: each
-run's process has these modules. Invariant: what a run says reaches the worker in the order in which it was said.
+Owns the stream to the worker, the watchdog that reports a stuck loop, spans and log levels. Imports no other effects,
+because each run's process loads these modules. Invariant: messages of a run reach the worker in the order in which they
+were sent.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Log levels of this process's loggers, under Java's level names, as Connect's admin API has them.
 
-Owns the mapping of levels and when each logger's was changed by us (docs/reference/connect/rest-api.md, section 6). The
-levels themselves are Python's `logging`, through which structlog and the clients of gRPC and Kafka write. Runs are
-processes of their own: they take the changed levels when they start. Spark's JVM has its own loggers, which are not
-here.
+Owns the mapping of levels, and when each logger's level was changed by us (docs/reference/connect/rest-api.md, section
+6). The levels themselves are Python's `logging`, through which structlog and the clients of gRPC and Kafka write. Runs
+are processes of their own: they get the changed levels when they start. Spark's JVM has its own loggers, which are not
+included.
 
-Invariant: a level that was set here holds until it is set again or the process ends; what the leader tells twice is
-carried out once (`state.levels`).
+Invariant: a level that was set here stays until it is set again or the process ends; a command that the leader repeats
+is executed once (`state.levels`).
 """
 
 from __future__ import annotations
@@ -43,26 +43,29 @@ class Loggers:
 
     @property
     def revision(self) -> Revision | None:
-        """Of the newest level for the cluster that this process was told."""
+        """Revision of the newest level for the cluster that this process received."""
         return self._levels.revision
 
     def carry_out(self, question: SetLogger) -> list[admin_messages_pb2.LoggerEntry]:
-        """Set a level that the leader told, unless it was set before; returns what it changed then, sorted. Raises
-        ValueError for a level Java has not, ConfigError for a request id that was used for another level."""
+        """Set a level by command of the leader, unless that was done before; returns the loggers it changed then,
+        sorted. Raises ValueError for a level unknown to Java, ConfigError for a request id that was used for another
+        level.
+        """
         before = self._levels.changed_before(question)
         if before is not None:
             return [admin_messages_pb2.LoggerEntry(logger=name, level=question.level) for name in before]
         try:
             changed = self.set_level(question.logger, question.level)
         except ValueError:
-            self._levels.carried_out(question, ())  # it is wrong for ever: nobody need tell it again
+            self._levels.carried_out(question, ())  # permanently invalid: the leader need not repeat it
             raise
         self._levels.carried_out(question, [entry.logger for entry in changed])
         return changed
 
     def listed(self, prefix: str) -> list[admin_messages_pb2.LoggerEntry]:
-        """Sorted by name. Empty prefix: the root and every logger with a level of its own; otherwise every logger there
-        is whose name starts with it (no dot boundary, as in Connect), with the level in force."""
+        """Loggers, sorted by name. Empty prefix: the root and every logger with a level of its own; otherwise every
+        existing logger whose name starts with it (no dot boundary, as in Connect), with the level in force.
+        """
         if not prefix:
             found = {name: one for name, one in _existing() if one.level or name == ROOT}
         else:
@@ -70,8 +73,9 @@ class Loggers:
         return [self._entry(name, found[name]) for name in sorted(found)]
 
     def set_level(self, logger: str, level: str) -> list[admin_messages_pb2.LoggerEntry]:
-        """Give the level to every logger whose name starts with `logger` (the root: to all), and make `logger` when
-        there is none; returns those whose level in force changed, sorted. Raises ValueError for a level Java has not.
+        """Set the level of every logger whose name starts with `logger` (the root: of all), and create `logger` if it
+        does not exist; returns those whose level in force changed, sorted. Raises ValueError for a level unknown to
+        Java.
         """
         number = _LEVELS.get(level.upper())
         if number is None:
@@ -99,7 +103,7 @@ class Loggers:
 
 
 def apply(levels: Mapping[str, int]) -> None:
-    """Set levels that another process was given."""
+    """Set the levels that were changed in another process."""
     for name, number in levels.items():
         logging.getLogger(None if name == ROOT else name).setLevel(number)
 
@@ -122,5 +126,5 @@ def _is_root(name: str) -> bool:
 
 
 def _name_of(number: int) -> str:
-    """Java's name of a level, of the next more verbose one for a number between two."""
+    """Java's name of a level; for a number between two levels, the more verbose one."""
     return next((name for name, known in reversed(_LEVELS.items()) if known <= number), "ALL")

@@ -1,10 +1,12 @@
-"""Client side of `RunService` in a run: lives in the executor's Python process, next to the record loop.
+"""Client of `RunService` in a run: lives in the executor's Python process, next to the record loop.
 
-Owns the stream to the worker. Makes its channel only when used, that is after the fork. Invariants: a process that
-waits for its order costs no processor time; nothing the loop's thread calls ever blocks or raises for a broken line,
-but `store_offsets`, which must know; what waits to be sent is one progress (the latest wins), offsets to store, and one
-last word; a broken line becomes a `Stop`, because a run without a worker has nobody to work for. That the loop moves is
-told by the thread that sends, which does not need the loop's (`run_watch`).
+Owns the stream to the worker. Creates its channel only when used, which is after the fork. Invariants:
+
+- A process that waits for its order uses no processor time.
+- No call of the loop's thread blocks or raises for a broken stream, except `store_offsets`, whose caller must know.
+- The outgoing queue has at most one progress report (the latest wins), offsets to store, and one last word.
+- A broken stream becomes a `Stop`, because nobody needs a run without a worker.
+- The sending thread reports that the loop moves; it does not need the loop's thread for that (`run_watch`).
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_send_message_length", 64 * 1024 * 1024),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-    # On a cluster a worker's machine can vanish without closing anything.
+    # On a cluster a worker's machine can vanish without closing its connections.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -55,50 +57,51 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a process is launched with: where its worker is, and the proof that it is the worker's own."""
+    """Parameters of a process: its worker's address, and the proof that the worker launched it."""
 
     process_id: str
     address: str
     token: str
 
     def to_text(self) -> str:
-        """As a line of text."""
+        """The launch as a line of text."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_text(cls, text: str) -> Launch:
-        """Back from it. Raises msgspec.ValidationError for what no `to_text` made."""
+        """The inverse of `to_text`. Raises msgspec.ValidationError for any other text."""
         return msgspec.json.decode(text, type=cls)
 
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """What a waiting process is told to do: the spec, and how much to log."""
+    """Order of a waiting process: the run's spec and log levels."""
 
     spec: RunSpec
     log_levels: Mapping[str, int] = field(default_factory=dict[str, int])
     """Levels of loggers that were changed in the worker, Python's numbers by name."""
     stalled_ms: int = 30_000
-    """How long the loop may stand still before that is shown."""
+    """Time without progress after which the loop is shown as stalled."""
 
     def to_wire(self) -> run_service_pb2.RunResponse:
-        """As a message of the stream."""
+        """The order as a message of the stream."""
         return run_service_pb2.RunResponse(order=run_service_pb2.RunOrder(packed=msgspec.msgpack.encode(self)))
 
     @classmethod
     def from_wire(cls, message: run_service_pb2.RunOrder) -> RunOrder:
-        """Back from the message. Raises msgspec.ValidationError for what no `to_wire` made."""
+        """The inverse of `to_wire`. Raises msgspec.ValidationError for any other message."""
         return msgspec.msgpack.decode(message.packed, type=cls)
 
 
 def rehearse() -> None:
-    """Make a channel and give it up: gRPC sets itself up with the first one of a process. Connects to nobody; its
-    threads end a moment after this returns."""
+    """Create and close a channel: the first one of a process initialises gRPC. Connects to nobody; its threads end a
+    moment after this returns.
+    """
     grpc.insecure_channel("127.0.0.1:1", options=_OPTIONS).close()
 
 
 class WorkerLink:
-    """`RunLink` over gRPC. Use as a context manager: entering says hello; `order` waits for what is to be done."""
+    """`RunLink` over gRPC. Use as a context manager: entering sends hello; `order` waits for the order."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
@@ -124,8 +127,8 @@ class WorkerLink:
         return self
 
     def order(self) -> RunOrder | None:
-        """Wait for the order, however long it takes; None when the worker needs this process no more. From here on the
-        loop is watched.
+        """Wait for the order, however long it takes; None when the worker dismisses this process. From here on the loop
+        is watched.
 
         Raises RunLost when the worker cannot be reached, or does not know this process.
         """
@@ -154,8 +157,8 @@ class WorkerLink:
             self._changed.notify_all()
         self._channel.close()
 
-    def progress(self, progress: ProgressReport) -> None:
-        """Send soon; a progress that still waits is replaced, but for what it measured."""
+    def progress(self, progress: Progress) -> None:
+        """Queue a progress report; it replaces a waiting one, whose measures are added."""
         with self._changed:
             waiting = self._latest
             if waiting is not None:
@@ -164,7 +167,7 @@ class WorkerLink:
             self._changed.notify_all()
 
     def commands(self) -> Sequence[Command]:
-        """What the worker said since the last call."""
+        """Commands of the worker since the last call."""
         progress_ticks.moved()
         found: list[Command] = []
         while self._commands:
@@ -172,7 +175,7 @@ class WorkerLink:
         return found
 
     def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
-        """Send them and wait for the answer. Raises TaskFailed."""
+        """Send the offsets and wait for the reply. Raises TaskFailed."""
         with self._changed:
             self._store_number += 1
             number = self._store_number
@@ -192,7 +195,7 @@ class WorkerLink:
         return self._stored is not None and self._stored.number == number
 
     def last_word(self, request: run_service_pb2.RunRequest) -> bool:
-        """Send `finished` or `failed`, after what still waits. False when the worker did not take it in time."""
+        """Send `finished` or `failed`, after the waiting messages. False when the worker did not receive it in time."""
         if self._watch is not None:
             self._watch.over()
         with self._changed:
@@ -202,7 +205,7 @@ class WorkerLink:
         return self._broken is None
 
     def _requests(self) -> Iterator[run_service_pb2.RunRequest]:
-        """Called by gRPC's thread; ends with the last word, which half-closes the stream."""
+        """The outgoing messages. Called by gRPC's thread; ends with the last word, which half-closes the stream."""
         launch = self._launch
         hello = run_service_pb2.RunHello(process_id=launch.process_id, pid=os.getpid(), token=launch.token)
         yield run_service_pb2.RunRequest(hello=hello)
@@ -226,11 +229,11 @@ class WorkerLink:
                 return
 
     def _next_look_s(self) -> float | None:
-        """A process without an order looks at nothing, and wakes for nothing."""
+        """Time until the next check of the loop; None for a process without an order, which never wakes for one."""
         return None if self._watch is None else self._watch.wait_s(time.monotonic())
 
     def _look(self) -> run_service_pb2.RunPulse | None:
-        """What to say of the loop now; None = nothing."""
+        """The report about the loop to send now; None = none."""
         now_s = time.monotonic()
         if self._watch is None or self._watch.wait_s(now_s) > 0:
             return None

@@ -1,11 +1,11 @@
 """Spans of a run: one of the run itself, and in it a sample of its batches and commits.
 
-Owns what is sampled: the first batch and the first commit after a start, then at most one of each a second. In the
-first minute they belong to the run's trace, which is the trace of the call that made the task start; later ones are
-traces of their own with a link to it, for a run may last for months and a trace must not. Used from the loop's thread.
+Owns the sampling: the first batch and the first commit after a start, then at most one of each a second. In the first
+minute they belong to the run's trace, which is the trace of the call that started the task. Later ones are traces of
+their own with a link to it, because a run may last for months and a trace must not. Used from the loop's thread.
 
-Invariant: without tracing there is no RunSpans, and nothing of OpenTelemetry is loaded; with it, a batch that is not
-sampled costs two comparisons.
+Invariant: without tracing there is no RunSpans, and OpenTelemetry is not loaded; with it, a batch that is not sampled
+costs two comparisons.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class RunSpans:
         tracing.finish(_FINISH_MS)
 
     def failed(self, message: str) -> None:
-        """The run ends with that error."""
+        """Mark the run's span with this error."""
         self._run.set_status(self._api.Status(self._api.StatusCode.ERROR, message))
 
     def batch(self, begun_ns: int, records: int, place: str) -> None:
-        """Sampled."""
+        """Sample a batch."""
         self._sample("batch", begun_ns, {"herdmesh.records": records, "herdmesh.place": place})
 
     def commit(self, begun_ns: int, records: int) -> None:
-        """Sampled."""
+        """Sample a commit."""
         self._sample("commit", begun_ns, {"herdmesh.run_records": records})
 
     def _sample(self, name: str, begun_ns: int, more: dict[str, Any]) -> None:

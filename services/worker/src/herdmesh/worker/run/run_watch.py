@@ -1,10 +1,11 @@
 """Watchdog of this process's record loop, in a thread of its own: logs the stacks of a stuck loop.
 
-Owns the measuring of silence and faulthandler's one timer. Decides nothing: the worker does (`state.watchdog`).
+Owns the measurement of time without progress, and faulthandler's one timer. Decides nothing: the worker does
+(`state.watchdog`).
 
-Invariants: time in which this whole process stood still does not count, because the loop cannot have moved in it; the
-stacks are written also when the loop hangs with the interpreter's lock, for faulthandler's thread needs none; a run
-that was told to stop keeps the timer it was given for that.
+Invariants: time in which this whole process was suspended does not count, because the loop cannot have moved in it. The
+stacks are written also when the loop hangs while it holds the interpreter's lock, because faulthandler's thread does
+not need the lock. A run with a stop command keeps the timer of that command.
 """
 
 from __future__ import annotations
@@ -17,32 +18,35 @@ import structlog
 
 from herdmesh.engine.runtime import progress_ticks
 
-#: A run that was told to stop so long ago shows its stacks; a second before the worker gives it up (`stop_timeout_ms`).
+#: Time after a stop command at which the run's stacks are logged; a second before the worker kills it
+#: (`stop_timeout_ms`).
 STUCK_S: Final = 4.0
 _LOOK_S_MIN: Final = 0.25
 _LOOK_S_MAX: Final = 2.0
-#: So long before the worker ends the run its stacks are shown again.
+#: Time before the end of a stalled run at which its stacks are logged again.
 _BEFORE_END_S: Final = 1.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Stacks(Protocol):
-    """Who writes all threads' stacks to the log; `faulthandler` is one."""
+    """Writer of all threads' stacks to the log, such as `faulthandler`."""
 
     def dump_traceback_later(self, timeout: float) -> None:
-        """Write them after so many seconds, instead of when it was asked to before."""
+        """Write the stacks after so many seconds; replaces an earlier timer."""
         ...
 
     def cancel_dump_traceback_later(self) -> None:
-        """Write none."""
+        """Cancel the timer."""
         ...
 
 
 class RunWatch:
-    """Of one run, from its order on. `look` is called from one thread, the others from any."""
+    """Watchdog of one run, from its order on. `look` is called from one thread, the other methods from any."""
 
     def __init__(self, stalled_ms: int, end_ms: int, now_s: float, stacks: Stacks | None = None) -> None:
-        """`stalled_ms`: of silence after which the worker shows it; `end_ms`: after which it ends the run."""
+        """`stalled_ms`: time without progress after which the worker shows the run as stalled; `end_ms`: after which it
+        ends the run.
+        """
         self._stalled_s = stalled_ms / 1000
         self._end_s = end_ms / 1000
         self.interval_s = min(_LOOK_S_MAX, max(_LOOK_S_MIN, min(self._stalled_s, self._end_s) / 4))
@@ -56,11 +60,11 @@ class RunWatch:
         self._later(min(self._stalled_s, self._end_s) - self.interval_s / 2)
 
     def wait_s(self, now_s: float) -> float:
-        """Until the next look is due."""
+        """Time until the next check."""
         return max(0.0, self._looked_s + self.interval_s - now_s)
 
     def look(self, now_s: float) -> int:
-        """How long the loop has been silent, in ms; 0 = it has moved since the last look."""
+        """Time without progress of the loop in ms; 0 = it has moved since the last check."""
         moves = progress_ticks.moves()
         if moves != self._moves:
             self._moves, self._silent_s, self._shown = moves, 0.0, False
@@ -76,13 +80,15 @@ class RunWatch:
         return int(self._silent_s * 1000)
 
     def told_to_stop(self) -> None:
-        """Where a run stands that does not hear it is told to the worker's log before the worker kills it."""
+        """Start the timer for a stop command: the stacks of a run that does not react are logged before the worker
+        kills it.
+        """
         with self._lock:
             self._told_to_stop = True
             self._stacks.dump_traceback_later(STUCK_S)
 
     def over(self) -> None:
-        """The loop has ended: nothing to show any more."""
+        """Cancel the timer: the loop has ended."""
         with self._lock:
             self._told_to_stop = True
             self._stacks.cancel_dump_traceback_later()

@@ -1,1 +1,1 @@
-"""Wire in, wire out: the two gRPC services of a worker. They translate and decide nothing."""
+"""The two gRPC services of a worker. They translate messages and decide nothing."""

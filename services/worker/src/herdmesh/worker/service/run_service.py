@@ -1,8 +1,8 @@
 """`worker.v1.RunService`: the server that the processes of runs connect to. Owns one stream per process, for as long as
 it lasts.
 
-Invariants: a process whose id or token this worker did not give out hears STALE_GENERATION and does nothing;
-offsets are stored for a run only while it is the task's own, and in the order in which it hands them over.
+Invariants: a process whose id or token this worker did not issue gets STALE_GENERATION and does nothing; offsets are
+stored for a run only while it is the task's current one, and in the order in which the run sends them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         emit: Callable[[events.Event], Awaitable[None]],
         offsets: OffsetFile | None = None,
     ) -> None:
-        """`offsets` keeps the offsets of sources where they are in a file."""
+        """`offsets` stores the offsets of sources in a file; None = no offsets file."""
         self._processes = processes
         self._runs = runs
         self._emit = emit
@@ -53,7 +53,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
             raise RequestInvalid("a process says hello first", "hello")
         process = self._processes.open(first.hello.process_id, first.hello.token)
         try:
-            # Shielded: a line that breaks ends the waiting, and the order is another's.
+            # Shielded: a broken stream ends only this wait, and another process gets the order.
             given = await asyncio.shield(process.given)
         finally:
             self._processes.left(process)
@@ -84,7 +84,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
                     await self._emit(event)
                     line.last_word = _LAST_WORDS.get(type(event))
         except grpc.aio.AioRpcError:
-            # The process is gone; Spark's job says what became of it.
+            # The process is gone; the end of its Spark job gives the cause.
             return
         finally:
             line.end()

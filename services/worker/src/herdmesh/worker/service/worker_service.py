@@ -1,4 +1,6 @@
-"""`worker.v1.WorkerService`: what this worker holds and can do. Owns no state; asks the loop and the effects."""
+"""`worker.v1.WorkerService`: held tasks, plugins, validation and fencing. Owns no state; queries the loop and the
+effects.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class WorkerServicer(worker_service_pb2_grpc.WorkerServiceServicer):
     async def ListTasks(
         self, request: worker_service_pb2.ListTasksRequest, context: _Context
     ) -> worker_service_pb2.ListTasksResponse:
-        """The tasks held, each with how often it was started here."""
+        """The held tasks, each with its number of starts on this worker."""
         tasks = [
             worker_service_pb2.HeldTask(
                 task=wire.task_id_to(task.unit),
@@ -46,7 +48,7 @@ class WorkerServicer(worker_service_pb2_grpc.WorkerServiceServicer):
     async def GetTaskProgress(
         self, request: worker_service_pb2.GetTaskProgressRequest, context: _Context
     ) -> worker_service_pb2.GetTaskProgressResponse:
-        """How far tasks have come."""
+        """Progress of tasks."""
         wanted = {UnitId(one.connector, one.task) for one in request.tasks}
         found = [wire.task_progress_to(task) for task in self._loop.tasks() if not wanted or task.unit in wanted]
         return worker_service_pb2.GetTaskProgressResponse(tasks=found)
@@ -78,6 +80,6 @@ class WorkerServicer(worker_service_pb2_grpc.WorkerServiceServicer):
     async def Drain(
         self, request: worker_service_pb2.DrainRequest, context: _Context
     ) -> worker_service_pb2.DrainResponse:
-        """Returns when nothing is held any more."""
+        """Returns when no unit is held any more."""
         await self._loop.drain()
         return worker_service_pb2.DrainResponse()

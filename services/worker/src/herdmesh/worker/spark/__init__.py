@@ -1,1 +1,1 @@
-"""The only place that imports pyspark: the session, the jobs, and what runs in executors."""
+"""The only package that imports pyspark: the session, the jobs, and the code that runs in executors."""

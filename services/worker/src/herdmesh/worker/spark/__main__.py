@@ -1,8 +1,9 @@
-"""Maker of the class-data archive that lets every worker of this environment start fast: `python -m
+"""Builder of the class-data archive with which every worker of this environment starts fast: `python -m
 herdmesh.worker.spark`.
 
 Part of set-up (or of building an image): starts one Spark as a worker does and lets its JVM write the archive when it
-ends, some 15 s. Done before, it does nothing. Whatever hinders it is told and ends with 0: workers only start slower.
+ends, some 15 s. Does nothing if the archive exists. A failure is printed, and the exit code is still 0: workers only
+start slower.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from herdmesh.sdk.spark import class_archive
 from herdmesh.worker.errors import SparkUnavailable
 from herdmesh.worker.spark.session import SparkHost, spark_conf
 
-#: It writes 110 MB, after it looked at every class again.
+#: The JVM writes 110 MB, after it has checked every class again.
 _WRITE_TIMEOUT_S: Final = 90.0
 _MEMORY: Final = "512m"
 
@@ -40,7 +41,7 @@ def main() -> int:
     if archive.is_file():
         return 0
     print("Preparing Spark for fast starts (once)", flush=True)
-    # Moved when it is whole, so that no worker meets half of it.
+    # Renamed when complete, so that no worker reads a partial file.
     fresh = archive.with_suffix(f".{os.getpid()}.new")
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)

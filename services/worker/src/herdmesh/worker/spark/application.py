@@ -1,8 +1,8 @@
 """Spark application of a connector's own: `python -m herdmesh.worker.spark.application FD`, started by its worker.
 
-Owns one `SparkHost`, beside the worker's, and nothing else: what a process is for, only the worker knows
-(`effects.runs.applications`). Invariant: it ends, with its JVM and whatever runs there, when its line to the worker
-ends, and when its JVM does.
+Owns one `SparkHost`, beside the worker's, and nothing else: only the worker knows the purpose of a process
+(`effects.runs.applications`). Invariant: it ends, with its JVM and everything that runs there, when its connection to
+the worker ends, and when its JVM does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STOP_S = 6.0
 
 
 async def serve(line: socket.socket) -> None:
-    """Do what comes over the line, until it ends or the JVM does."""
+    """Execute commands from the connection, until it ends or the JVM does."""
     reader, writer = await asyncio.open_connection(sock=line, limit=LINE_BYTES_MAX)
     begin = TO_APPLICATION.decode(await reader.readline())
     assert isinstance(begin, Begin)
@@ -72,11 +72,11 @@ async def _execute(spark: SparkHost, launch: Launch, writer: asyncio.StreamWrite
 
 
 def main() -> None:
-    """Entry point. Ctrl-C in the worker's terminal is the worker's to act on, which ends the line when it is done."""
+    """Entry point. Ignores Ctrl-C of the worker's terminal: the worker handles it, and then ends the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
     asyncio.run(serve(socket.socket(fileno=int(sys.argv[1]))))
-    # Threads that wait for a JVM that is gone hold nobody.
+    # Threads that wait for a dead JVM must not keep the process.
     os._exit(0)
 
 

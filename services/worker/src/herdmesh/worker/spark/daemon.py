@@ -1,8 +1,8 @@
 """Python daemon of Spark with our imports done: `python -m herdmesh.worker.spark.daemon pyspark.worker`.
 
-Every run is a fork of this process, so what is imported and set up here is so once for all of them. Owns no state.
-Invariants: no gRPC channel, Kafka client or thread of ours exists at a fork, because none would survive it; what is
-done here only to make runs begin faster keeps none from beginning.
+Every run is a fork of this process, so imports and set-up are done once for all of them. Owns no state. Invariants: no
+gRPC channel, Kafka client or thread of ours exists at a fork, because none would survive it. A failure of a step that
+only makes runs begin faster does not prevent runs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-#: What a run needs. Found missing, a module is skipped: the run that needs it says so better than a daemon that does
-#: not start.
+#: Modules that a run needs. A missing module is skipped: the run that needs it gives a better error than a daemon that
+#: does not start.
 PRELOADED = (
     "pyspark.worker",
     "confluent_kafka.admin",
@@ -33,14 +33,14 @@ PRELOADED = (
     "herdmesh.connectors.files.formats.parquet",
     "herdmesh.connectors.files.task",
 )
-#: Objects that may refer to others: a batch has some thousands at once, Python's default is 700.
+#: Number of container objects: a batch has some thousands at once, Python's default is 700.
 COLLECT_AFTER = 20_000
 THREADS = Path("/proc/self/task")
 REHEARSAL_TIMEOUT_S = 10.0
-#: An argument of a daemon that makes nothing before it forks.
+#: Argument of a daemon that creates no client before it forks.
 UNREHEARSED = "unrehearsed"
 _LOOK_S = 0.005
-#: Where runs are traced: half a second of a run otherwise.
+#: Modules for tracing: importing them takes half a second of a run otherwise.
 TRACED = (
     "opentelemetry.trace",
     "opentelemetry.propagate",
@@ -50,7 +50,8 @@ TRACED = (
 
 
 def drop_archives() -> None:
-    """Take pyspark from the environment instead of the zips, and drop the jar, that Spark puts into the path.
+    """Import pyspark from the environment instead of the zips that Spark puts into the path, and remove its jar from
+    the path.
 
     Spark invalidates Python's import caches in every forked process, and each archive in them is then read again:
     170 ms of CPU for each run.
@@ -61,8 +62,8 @@ def drop_archives() -> None:
 
 
 def preload() -> list[str]:
-    """Import everything a run needs; returns what could not be imported."""
-    # Importing numpy would start a thread for each core, for linear algebra that nobody here does.
+    """Import everything a run needs; returns the modules that could not be imported."""
+    # Otherwise importing numpy would start a thread for each core, for linear algebra that nobody uses here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from herdmesh.rpc import tracing
 
@@ -78,9 +79,9 @@ def preload() -> list[str]:
 def collect_seldom() -> None:
     """Keep the garbage collector out of the record loops, where it costs 0.2 us a record under a schema.
 
-    What is there now stays, in every fork: a collector that looked through it would copy its pages for each. Records
-    come and go without it, in no cycles. Cycles of others go with the reports of a run (`engine.runtime.gc_schedule`),
-    and once so many objects more were made than ended.
+    Present objects are frozen, in every fork: a collection that visited them would copy their pages for each. Records
+    are freed without it, as they have no cycles. Other cycles are collected with the reports of a run
+    (`engine.runtime.gc_schedule`), and once allocations exceed deallocations by `COLLECT_AFTER` objects.
     """
     gc.collect()
     gc.freeze()
@@ -88,11 +89,11 @@ def collect_seldom() -> None:
 
 
 def rehearse() -> list[str]:
-    """Make what every run makes first and give it up again: what the libraries set up once per process is there in each
-    fork then. A fork that does it itself takes 7 ms of processor time and 3 MB longer to come to its record loop.
+    """Create and close the clients that every run needs first: the libraries' set-up for the process is then present in
+    each fork. A fork that does it itself takes 7 ms of processor time and 3 MB more until its record loop.
 
-    Waits until their threads are gone, since none lives through a fork; does nothing where threads cannot be counted
-    (not Linux). Returns the names of those that stay: this process is not to be forked then.
+    Waits until the clients' threads are gone, since none survives a fork; does nothing where threads cannot be counted
+    (not Linux). Returns the names of those that remain: then this process must not be forked.
     """
     from herdmesh.engine.librdkafka import clients
     from herdmesh.worker.run import run_link
@@ -103,7 +104,7 @@ def rehearse() -> list[str]:
     run_link.rehearse()
     clients.rehearse()
     deadline_s = time.monotonic() + REHEARSAL_TIMEOUT_S
-    while stay := _threads() - before:  # gRPC's end within 30 ms, and nobody tells
+    while stay := _threads() - before:  # gRPC's threads end within 30 ms, without notice
         if time.monotonic() > deadline_s:
             return sorted(_name(thread) for thread in stay)
         time.sleep(_LOOK_S)

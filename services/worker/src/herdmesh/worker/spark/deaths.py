@@ -1,10 +1,10 @@
 """Exit statuses of the processes of runs: sent by Spark's daemon, which is their parent, to the worker, which is not.
 
-Spark itself only sees that a process is gone. Owns a datagram socket of the worker's, in a folder that only its user
-can enter: a process says who it is when it begins, the daemon how each of its children ended, in that order. Owns no
-meaning beyond the words for an operator. Invariants: nobody waits longer than `_TELL_S` to hear, nor than `_SAY_S` to
-tell, and a run is over without it; what was heard is kept until it is asked for; on another machine, where the socket
-is not, nothing is told; only the daemon's own children are reaped.
+Spark itself only detects that a process is gone. Owns a datagram socket of the worker, in a folder that only its user
+can enter: a process sends its id when it begins, and the daemon then sends how each of its children ended. Owns no
+meaning beyond the texts for an operator. Invariants: a reader waits at most `_TELL_S`, a sender at most `_SAY_S`, and a
+run is over even without the status. A received status is kept until it is read. On another machine, where the socket
+does not exist, nothing is sent. Only the daemon's own children are reaped.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Final
 
-#: Where the worker listens, for the daemon and its children; unset where nobody does.
+#: Path of the worker's socket, for the daemon and its children; unset where no worker listens.
 SOCKET_VARIABLE: Final = "HERDMESH_DEATHS_SOCKET"
 _TELL_S: Final = 1.0
-#: A kernel keeps few datagrams of a socket (Linux: 10), and the worker's loop may be busy when many processes end at
-#: once. Longer than a busy loop, short for who forks.
+#: A kernel buffers few datagrams of a socket (Linux: 10), and the worker's loop may be busy when many processes end at
+#: once. Longer than a busy loop, short for a process that forks.
 _SAY_S: Final = 0.5
 _KEPT_MAX: Final = 1_000
 _SOCKET_PATH_BYTES_MAX: Final = 103
-"""macOS'; Linux takes four more."""
-#: Sent by somebody, or by the kernel for want of memory: not what the process did itself.
+"""Limit of macOS; Linux allows four more."""
+#: Signals sent by somebody else, or by the kernel when memory is short: not the process' own doing.
 _FROM_OUTSIDE: Final = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 
 
@@ -35,17 +35,18 @@ _FROM_OUTSIDE: Final = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT,
 
 
 def say_begun(process_id: str) -> None:
-    """In a child: whose end it is that the daemon will tell."""
+    """Send this child's process id, for which the daemon will report the end."""
     _say("begun", os.getpid(), process_id)
 
 
 def watch_children() -> None:
-    """In the daemon, before it forks: tell how each child ends. Spark's daemon ignores its children's ends, and says so
-    when it begins; so this is set up with its first fork."""
+    """Set up the reports of children's ends, in the daemon before it forks. Spark's daemon sets its children's ends to
+    be ignored when it begins, so the handler is set with its first fork.
+    """
     daemon = os.getpid()
 
     def reap_from_now_on() -> None:
-        # A child that forks has this hook too, and its children are its own.
+        # A child that forks inherits this hook, too, and its children are its own.
         if os.getpid() == daemon and signal.getsignal(signal.SIGCHLD) is not _reap:
             signal.signal(signal.SIGCHLD, _reap)
 
@@ -72,18 +73,20 @@ def _say(*words: object) -> None:
 
 
 class Deaths(asyncio.DatagramProtocol):
-    """What was told. Use `start` first, on the loop."""
+    """Received statuses. Call `start` first, on the loop."""
 
     def __init__(self) -> None:
         self._socket: Path | None = None
         self._transport: asyncio.BaseTransport | None = None
         self._processes: dict[int, str] = {}
-        """Those alive, by pid."""
+        """Live processes, by pid."""
         self._ended: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, asyncio.Event] = {}
 
     async def start(self, folder: Path) -> str:
-        """Listen on a socket in `folder`; returns its path. Raises OSError, also when the path is too long for one."""
+        """Listen on a socket in `folder`; returns its path. Raises OSError, also when the path is too long for a
+        socket.
+        """
         path = str(folder / "deaths")
         if len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
             raise OSError(f"{path} has over {_SOCKET_PATH_BYTES_MAX} bytes, too many for a socket: shorten TMPDIR")
@@ -93,14 +96,14 @@ class Deaths(asyncio.DatagramProtocol):
         return path
 
     def close(self) -> None:
-        """Listen no more, and remove the socket."""
+        """Stop listening, and remove the socket."""
         if self._transport is not None:
             self._transport.close()
         if self._socket is not None:
             self._socket.unlink(missing_ok=True)
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        """A line of a child or of the daemon."""
+        """Handle a datagram of a child or of the daemon."""
         match data.decode(errors="replace").split():
             case ["begun", pid, process_id] if pid.isdecimal():
                 self._processes[int(pid)] = process_id
@@ -110,15 +113,15 @@ class Deaths(asyncio.DatagramProtocol):
                 return
 
     def kept(self) -> list[str]:
-        """The processes of whose end nobody has asked so far."""
+        """Processes whose status was not read yet."""
         return list(self._ended)
 
     async def status_of(self, process_id: str) -> int | None:
-        """How the process ended, as `os.waitpid` says it; None when that is not heard soon."""
+        """The process' exit status, as from `os.waitpid`; None when it does not arrive soon."""
         if process_id not in self._ended:
             told = self._waiting[process_id] = asyncio.Event()
             try:
-                # It may be told in the very step of the loop in which the time is up: what counts is what is kept.
+                # The status may arrive in the same step of the loop as the timeout: only `_ended` counts.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(told.wait(), _TELL_S)
             finally:
@@ -136,7 +139,7 @@ class Deaths(asyncio.DatagramProtocol):
 
 
 def words_for(status: int) -> str:
-    """What an operator is told of a process that ended without its last word."""
+    """Text for an operator about a process that ended without its last word."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return f"its process ended itself with exit code {code}, without a word"
@@ -149,6 +152,6 @@ def words_for(status: int) -> str:
 
 
 def is_own_doing(status: int) -> bool:
-    """True when it crashed or ended itself, so that nobody but its own code is to blame."""
+    """True when the process crashed or exited itself, so that its own code is the cause."""
     code = os.waitstatus_to_exitcode(status)
     return code >= 0 or -code not in _FROM_OUTSIDE

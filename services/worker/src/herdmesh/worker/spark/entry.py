@@ -1,10 +1,8 @@
-"""Entry point of a Spark task: a process that waits for one order, and executes the run it is ordered, to its last
-message.
+"""Entry point of a Spark task: a process that waits for one order and executes that run, to its last message.
 
-Owns the order of things in the executor's Python process. Runs after the daemon's fork, so what channels and Kafka
-clients it uses are made here: those of the daemon's rehearsal are given up before, with their threads. Invariant:
-however the record loop ends, the worker hears it, or this process raises and Spark's job fails, which the worker hears
-too.
+Owns the sequence of steps in the executor's Python process. Runs after the daemon's fork, so its channels and Kafka
+clients are created here; those of the daemon's rehearsal were closed before, with their threads. Invariant: however the
+record loop ends, the worker is informed, or this process raises and Spark's job fails, which informs the worker too.
 """
 
 from __future__ import annotations
@@ -34,19 +32,19 @@ from herdmesh.worker.output_limit import LimitedLoggers, LimitedStream, OutputLi
 from herdmesh.worker.run import Launch, RunOrder, RunSpans, WorkerLink, loggers
 from herdmesh.worker.spark.deaths import say_begun
 
-#: Where a job says what its process is launched with (`Launch.to_text`).
+#: Property of a job that has its process' launch (`Launch.to_text`).
 LAUNCH_PROPERTY: Final = "herdmesh.launch"
-#: What `ps` and `top` call a process that waits for its order, and one that has it.
+#: Process names in `ps` and `top`: of a process that waits for its order, and of one that has it.
 STANDBY_NAME: Final = "herd-standby"
 RUN_NAME: Final = "herd-run"
-#: Of 1000: so much of the machine's memory it is counted to have besides its own, when the kernel looks for a victim.
+#: Of 1000: the share of the machine's memory that the kernel adds to the process' own when it selects a victim.
 OOM_SCORE: Final = 500
 _OOM_SCORE: Final = Path("/proc/self/oom_score_adj")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def execute_in_partition(_rows: Any) -> Iterator[None]:
-    """For `mapPartitions`: executes the launch that the job's properties name, if any, and yields nothing."""
+    """For `mapPartitions`: executes the launch in the job's properties, if any, and yields nothing."""
     context = TaskContext.get()
     launch = None if context is None else context.getLocalProperty(LAUNCH_PROPERTY)
     if launch is not None:
@@ -59,7 +57,7 @@ def execute_in_partition(_rows: Any) -> Iterator[None]:
 def execute(launch: Launch) -> None:
     """Wait for the order and execute it.
 
-    Raises RunLost when the worker does not want this process, and nothing else that the worker did not hear of.
+    Raises RunLost when the worker refuses this process; all other errors are reported to the worker instead.
     """
     _show_as(STANDBY_NAME)
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
@@ -83,8 +81,9 @@ def execute(launch: Launch) -> None:
 
 @contextlib.contextmanager
 def _limited_output(whose: str) -> Generator[None]:
-    """What the task prints, and what loggers other than Herdmesh's say, goes to the worker's log, no more than
-    `OutputLimit` lets pass."""
+    """Limit the task's output and the log lines of loggers other than Herdmesh's, which go to the worker's log, by
+    `OutputLimit`.
+    """
     limit, streams, root = OutputLimit(whose), (sys.stdout, sys.stderr), logging.getLogger()
     of_loggers, handlers = OutputLimit(f"the loggers of {whose}"), [*root.handlers]
     sys.stdout, sys.stderr = (LimitedStream(stream, limit) for stream in streams)
@@ -104,8 +103,7 @@ def _show_as(name: str) -> None:
 
 
 def _go_first() -> None:
-    """Where the machine's memory ends, the kernel kills this process, and not the JVM that is under all runs, or the
-    worker."""
+    """Have the kernel kill this process when memory runs out, and not the JVM that all runs need, or the worker."""
     with contextlib.suppress(OSError, ValueError):  # not Linux
         if int(_OOM_SCORE.read_text(encoding="ascii")) < OOM_SCORE:
             _OOM_SCORE.write_text(str(OOM_SCORE), encoding="ascii")

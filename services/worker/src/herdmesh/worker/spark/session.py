@@ -1,9 +1,9 @@
-"""SparkContext of the worker process, and the jobs on it.
+"""SparkContext of the worker process, and its jobs.
 
-Owns the JVM: starts it, notices its death, ends it. A SparkSession on top, which jobs without tables have no use for,
-would cost a third of the JVM's start (0.85 s of processor time) and 18 MB. All calls into it block and are made in
-threads: one that starts and stops the context, one per running job. Invariant: started means that a first job went
-through a warm Python daemon, so a task's first run does not pay for starting anything.
+Owns the JVM: starts it, detects its death, ends it. A SparkSession on top, which jobs without tables do not need, would
+cost a third of the JVM's start (0.85 s of processor time) and 18 MB. All calls into it block and are made in threads:
+one that starts and stops the context, one per running job. Invariant: started means that a first job went through a
+warm Python daemon, so a task's first run does not pay for starting anything.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from herdmesh.worker.spark import deaths
 from herdmesh.worker.spark.entry import LAUNCH_PROPERTY, execute_in_partition
 from herdmesh.worker.threads import in_thread
 
-#: How Spark says that a process is gone whose last word it did not hear.
+#: Spark's message about a process that is gone without a result.
 _CRASHED: Final = "Python worker exited unexpectedly"
 _ENV: Final = "spark.executorEnv"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 START_TOLD_AFTER_S = 15.0
-"""A start of Spark that takes longer is told of."""
+"""A longer start of Spark is logged."""
 _TOLD_AGAIN_S = 60.0
 _SOCKET_FOLDER_BYTES_MAX: Final = 60
 _EXITS_WITHIN_S = 2.0
@@ -48,8 +48,9 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def spark_conf(master: str, processes: int, driver_memory: str, jvm_options: str | None = None) -> Mapping[str, str]:
-    """Spark's settings, for so many processes at a time. The JVM only schedules: no record passes through it, so it is
-    small and compiles cheaply. `jvm_options`: instead of those that use the class-data archive."""
+    """Spark's settings, for so many concurrent processes. The JVM only schedules: no record passes through it, so it is
+    small and compiles cheaply. `jvm_options` replaces the options that use the class-data archive.
+    """
     archive = class_archive.use_options() if jvm_options is None else jvm_options
     log_config = resources.files("herdmesh.sdk.spark").joinpath("log4j2.properties")
     return {
@@ -59,47 +60,48 @@ def spark_conf(master: str, processes: int, driver_memory: str, jvm_options: str
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": driver_memory,
-        # Serial collector and C1 only: 0.8 s less to start, and no collector threads beside the record loops.
-        # Some 45 MB of the heap live. Left to itself a JVM fills a young generation of a third of 1/64 of the machine's
-        # memory before it first collects, and keeps the pages: 100 MB more here. Spark refuses heaps below 450 MB.
+        # Serial collector and C1 only: 0.8 s less to start, and no collector threads beside the record loops. Some 45
+        # MB of the heap are live. By default a JVM fills a young generation of a third of 1/64 of the machine's memory
+        # before its first collection, and keeps the pages: 100 MB more here. Spark refuses heaps below 450 MB.
         "spark.driver.extraJavaOptions": (
             "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms80m -Xmn16m "
             f"-Dlog4j2.configurationFile={log_config} {archive}".rstrip()
         ),
         # Each task's code is one block, for which Spark takes this much of the heap at once: by default 4 MB.
         "spark.broadcast.blockSize": "64k",
-        # What it remembers of jobs that are over, though nobody sees its pages; by default a thousand jobs.
+        # Memory of finished jobs, whose pages nobody sees; by default a thousand jobs.
         "spark.ui.retainedJobs": "50",
         "spark.ui.retainedStages": "50",
         "spark.ui.retainedTasks": "50",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.eventLog.enabled": "false",
-        # A failed run is the worker's business: Spark must not start a second process for the same run id.
+        # The worker handles a failed run: Spark must not start a second process for the same run id.
         "spark.task.maxFailures": "1",
         "spark.speculation": "false",
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         "spark.python.daemon.module": "herdmesh.worker.spark.daemon",
-        # A process per run: it is a fork of the warm daemon, and what a run leaves behind ends with it.
+        # A process per run: it is a fork of the warm daemon, and everything a run leaves behind ends with it.
         "spark.python.worker.reuse": "false",
         "spark.python.task.killTimeout": "200ms",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.memory": "512m",
-        # A crash leaves its Python stacks, which Spark then tells.
+        # A crash leaves its Python stacks, which Spark then adds to the error.
         "spark.python.worker.faulthandler.enabled": "true",
     }
 
 
 def _in_folder(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The settings with that folder for everything temporary: Spark's blocks, the JVM's files, and those of the Python
-    processes, traces of their crashes among them. A kill leaves this one folder, which the next worker removes."""
+    """The settings with that folder for all temporary files: Spark's blocks, the JVM's files, and those of the Python
+    processes, including traces of their crashes. A kill leaves only this folder, which the next worker removes.
+    """
     tmpdir, no_counters = java_options(folder)
     return {
         **conf,
         "spark.local.dir": str(folder),
         # The path of a socket has at most some 100 bytes, of which Spark's own part takes 42. Without these sockets
-        # Spark and its Python processes talk over TCP on the loopback address.
+        # Spark and its Python processes use TCP on the loopback address.
         **_sockets_in(folder),
         _JAVA_OPTIONS: f'{conf.get(_JAVA_OPTIONS, "")} "{tmpdir}" {no_counters}'.strip(),
         f"{_ENV}.TMPDIR": str(folder),
@@ -114,12 +116,13 @@ def _sockets_in(folder: Path) -> dict[str, str]:
 
 
 async def _say_it_waits(master: str) -> None:
-    """Until it is cancelled. Spark waits without end, and without a word, for a master that has no room for an
-    executor; the worker does not serve meanwhile, so that its log alone can tell."""
+    """Log that Spark's start waits, until cancelled. Spark waits for ever, without a message, for a master that has no
+    room for an executor; the worker does not serve meanwhile, so only its log can show it.
+    """
     begun = time.monotonic()
     pause_s = START_TOLD_AFTER_S
     while True:
-        await asyncio.sleep(pause_s)  # waits: to tell of the wait
+        await asyncio.sleep(pause_s)  # waits: to log the wait
         pause_s = min(2 * pause_s, _TOLD_AGAIN_S)
         _log.warning(
             "spark_start_waits",
@@ -131,21 +134,22 @@ async def _say_it_waits(master: str) -> None:
 
 
 class SparkHost:
-    """The context and its jobs. `lost` is set when the JVM died without being asked to. `exit_timeout_s`: how long the
-    JVM may take to end once its context is stopped."""
+    """The context and its jobs. `lost` is set when the JVM died unexpectedly. `exit_timeout_s`: how long the JVM may
+    take to end once its context is stopped.
+    """
 
     def __init__(self, conf: Mapping[str, str], exit_timeout_s: float = 3.0) -> None:
         self._conf = conf
         self._exit_timeout_s = exit_timeout_s
         self._context: SparkContext | None = None
         self._one: RDD[None] | None = None
-        """One partition that executes what the job's properties say: every job is one over an RDD of its own, made of
-        this one."""
+        """One partition that executes the launch in the job's properties; every job derives an RDD of its own from it.
+        """
         self._jvm: subprocess.Popen[bytes] | None = None
         self._stopping = False
         self._deaths = deaths.Deaths()
         self._scratch: ScratchFolder | None = None
-        """All temporary files of the JVM, its Python processes and what these run."""
+        """All temporary files of the JVM, its Python processes and their children."""
         self._watch: asyncio.Task[None] | None = None
         self.lost = asyncio.Event()
 
@@ -156,7 +160,7 @@ class SparkHost:
 
     @property
     def jvm_exit_code(self) -> int | None:
-        """Of a JVM that ended: 0 in order, else what went wrong or the signal that killed it, below 0."""
+        """Exit code of a JVM that ended: 0 = normal, positive = an error, negative = the signal that killed it."""
         return self._jvm.poll() if self._jvm is not None else None
 
     async def start(self) -> None:
@@ -177,20 +181,22 @@ class SparkHost:
         _log.info("spark_ready", seconds=round(time.monotonic() - begun, 1), jvm_pid=self.jvm_pid)
 
     async def open_session(self) -> None:
-        """Have the JVM load what only a Spark of a task's own needs (`task_session`), for the archive of both."""
+        """Have the JVM load the classes that only a task's own Spark needs (`task_session`), for the archive of
+        both."""
         await in_thread("spark session", SparkSession.builder.getOrCreate)
 
     async def run_job(self, launch: Launch) -> None:
-        """One process as one Spark task; returns when it is over. Raises RunLost when Spark says it failed."""
+        """Run one process as one Spark task; returns when it is over. Raises RunLost when Spark reports that it
+        failed."""
         try:
             await in_thread(f"process {launch.process_id}", lambda: self._run_job(launch))
         except Exception as error:
-            # Py4J raises many types, and a dead JVM is one more of them. It asks the JVM for the text.
+            # Py4J raises many types, also for a dead JVM. Reading the error's text calls the JVM, hence the thread.
             said = await in_thread(f"end of {launch.process_id}", lambda error=error: self._text_of(error))
             raise await self._lost(launch, said.strip() or type(error).__name__) from error
 
     def cancel(self, process_id: str) -> None:
-        """Have Spark kill the process: half a second after it was asked. Never blocks."""
+        """Have Spark kill the process, which takes half a second. Never blocks."""
         task = asyncio.create_task(in_thread(f"cancel {process_id}", lambda: self._cancel(process_id)))
         task.add_done_callback(_log_failed_cancel)
 
@@ -212,18 +218,18 @@ class SparkHost:
         try:
             async with asyncio.timeout(timeout_s):
                 await in_thread("spark stop", self._stop)
-        except Exception as error:  # noqa: BLE001 - Py4J raises many types, and all that is left to do is below
+        except Exception as error:  # noqa: BLE001 - Py4J raises many types, and the JVM is killed below in any case
             _log.warning("spark_stop_failed", error=str(error) or f"not done in {timeout_s:g} s")
         if self._jvm.poll() is None:
             self._jvm.kill()
 
     async def _lost(self, launch: Launch, said: str) -> RunLost:
-        """What is known of the end of a process that Spark missed."""
+        """The error for a process that ended without a result, with its exit status and stacks as far as known."""
         _, crashed, rest = said.partition(_CRASHED)
         status = await self._deaths.status_of(launch.process_id) if crashed else None
         if status is None:
             return RunLost(_cause(said))
-        # Spark adds where it stood, which Python says of signals such as SIGSEGV, and then frames of the JVM.
+        # Spark adds the process' stacks, which Python writes for signals such as SIGSEGV, and then frames of the JVM.
         stacks = rest.partition("Fatal Python error")
         trace = (stacks[1] + stacks[2]).partition("\n\tat ")[0].strip()
         return RunLost(deaths.words_for(status), own_doing=deaths.is_own_doing(status), trace=trace)
@@ -233,18 +239,18 @@ class SparkHost:
     def _start(self) -> None:
         assert self._scratch is not None
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        # Set, it would replace the interpreter of our own environment.
+        # If set, they would replace the interpreter of our own environment.
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         limit_py4j_log(logging.CRITICAL)
         conf = SparkConf(loadDefaults=False).setAll(list(self._conf.items()))
-        # The small JVM that only computes the command line of Spark's JVM.
+        # Options of the small JVM that only computes the command line of Spark's JVM.
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", java_options(self._scratch.path)[1])
         with temporary_files_in(self._scratch.path):
             context = self._context = SparkContext(conf=conf)
-        # Of accumulators, which nothing here uses: it would print a traceback when the JVM ends before it is told to.
+        # The server of accumulators, which nothing here uses: it would print a traceback when the JVM ends first.
         server: Any = context._accumulatorServer  # pyright: ignore[reportPrivateUsage] - its only access
         server.handle_error = _ignore
-        install_exception_handler()  # errors of the JVM in Python's words, as a session has them
+        install_exception_handler()  # errors of the JVM as Python exceptions, as a session has them
         gateway: Any = context._gateway  # pyright: ignore[reportPrivateUsage] - its only access
         self._jvm = gateway.proc
         self._one = context.parallelize([0], 1).mapPartitions(execute_in_partition)
@@ -255,8 +261,8 @@ class SparkHost:
         assert self._one is not None
         context = self._context
         context.addJobTag(launch.process_id)
-        # With the launch in the function itself, each job would have a function of its own to pickle and to hand over
-        # in twenty calls of Py4J. Properties are the thread's, and the thread is this job's.
+        # With the launch in the function itself, each job would have a function of its own to pickle and to transfer in
+        # twenty calls of Py4J. Properties are the thread's, and the thread is this job's.
         context.setLocalProperty(LAUNCH_PROPERTY, launch.to_text())
         _count(self._one)
 
@@ -279,8 +285,9 @@ class SparkHost:
     # --- the JVM
 
     def _text_of(self, error: Exception) -> str:
-        """What Py4J says of an error. It asks the JVM for that, which may have ended meanwhile: calls of it then fail
-        in words such as "Connection refused" or "TypeUtil does not exist in the JVM"."""
+        """Text of a Py4J error. Reading it calls the JVM, which may have ended meanwhile: such calls fail with texts
+        like "Connection refused" or "TypeUtil does not exist in the JVM".
+        """
         try:
             said = str(error)
         except Exception:  # noqa: BLE001 - Py4J raises many types
@@ -304,12 +311,13 @@ class SparkHost:
 
 
 def _count(rdd: RDD[None]) -> None:
-    """Execute it, counted in the JVM: nothing comes back, so no result is served to this Python. Not by `count()`: that
-    has Spark read the classes SparkContext and RDD byte by byte for what its functions refer to, at each call; a third
-    of a launch's processor time in the JVM.
+    """Execute the RDD with a count in the JVM: no result is returned, so none is served to this Python. Not by
+    `count()`, which has Spark read the classes SparkContext and RDD byte by byte at each call to find what its
+    functions refer to: a third of a launch's processor time in the JVM.
 
-    Through an RDD that no other job has: when a job fails, Spark fails every other one over the same RDD too, and kills
-    their processes, so that one run that crashed took all runs of its worker with it."""
+    Uses an RDD that no other job has: when a job fails, Spark fails every other job over the same RDD too, and kills
+    their processes. One crashed run took all runs of its worker with it.
+    """
     job: Any = rdd
     job._jrdd.coalesce(1).countAsync().get()  # the only way to it
 
@@ -325,7 +333,7 @@ def _cause(said: str) -> str:
 
 
 def _ignore(*_request: object) -> None:
-    """Nothing is to be done."""
+    """Do nothing."""
 
 
 def _log_failed_cancel(task: asyncio.Task[None]) -> None:
