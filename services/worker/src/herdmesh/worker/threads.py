@@ -1,7 +1,7 @@
-"""Threads for blocking calls off the event loop, which cannot keep the process from ending.
+"""Threads for blocking calls off the event loop, which cannot prevent the process from ending.
 
 Owns nothing but the hand-over. `asyncio.to_thread` is not used: its threads are joined when the process ends, so an
-author's code that never returns would keep a worker from ever stopping.
+author's code that never returns would prevent a worker from ever stopping.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def in_thread(name: str, call: Callable[[], T]) -> T:
         try:
             with as_exceptions():  # a SystemExit would end the event loop that awaits it
                 result = call()
-        except Exception as error:  # noqa: BLE001 - raised again where it is awaited
+        except Exception as error:  # noqa: BLE001 - raised again in the awaiting task
             caught = error
         try:
             loop.call_soon_threadsafe(settle, result, caught)

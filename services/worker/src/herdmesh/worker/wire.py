@@ -1,7 +1,7 @@
 """Translation of tasks and runs to and from the wire's messages.
 
-Owns the conversions that only a worker needs; those that it shares with its herder are in `herdmesh.session.wire`.
-Decides nothing.
+Owns the conversions that only a worker needs; `herdmesh.session.wire` has those that it shares with its herder. Decides
+nothing.
 
 Invariant: no text that leaves the worker shows a secret that it resolved; configs have references instead.
 """
@@ -40,7 +40,7 @@ _ACTIVITIES = {
 
 
 def trace_to(failure: Failure | None) -> str | None:
-    """What a status says of a failure: its trace, or its message where there is none."""
+    """Text of a failure for a status: its trace, or its message where there is none."""
     return None if failure is None else redacted(failure.trace or failure.message)
 
 
@@ -64,12 +64,12 @@ def task_progress_to(task: Task) -> task_pb2.TaskProgress:
 
 
 def held_tasks(tasks: Iterable[Task]) -> list[Task]:
-    """Sorted as ListTasks promises."""
+    """The tasks in the order that ListTasks promises."""
     return sorted(tasks, key=lambda task: (task.unit.connector, task.unit.task or 0))
 
 
-def progress_to(progress: ProgressReport) -> task_pb2.TaskProgress:
-    """What a run or a task counts; without the task's name and activity."""
+def progress_to(progress: Progress) -> task_pb2.TaskProgress:
+    """Counts of a run or a task; without the task's name and activity."""
     message = task_pb2.TaskProgress(
         records_in=progress.records_in,
         records_out=progress.records_out,
@@ -143,7 +143,7 @@ def _errors_from(message: task_pb2.TaskErrors) -> contract.ErrorCounts:
 
 
 def run_event_from(run_id: str, request: run_service_pb2.RunRequest) -> events.Event | None:
-    """The event of a run's message after hello; None for something newer than this worker knows."""
+    """The event of a run's message after hello; None for one that is newer than this worker knows."""
     match request.WhichOneof("message"):
         case "progress":
             return events.RunProgress(run_id, progress_from(request.progress))
@@ -155,7 +155,7 @@ def run_event_from(run_id: str, request: run_service_pb2.RunRequest) -> events.E
             return events.RunFailed(run_id, session_wire.failure_from(request.failed.failure))
         case "finished":
             finished = request.finished
-            # The careful guess is YIELDED: the task runs again, and that run says if there is nothing to do.
+            # YIELDED is the safe default: the task runs again, and that run reports if there is nothing to do.
             reason = RUN_ENDS.enum_from(finished.reason, RunEnd.YIELDED)
             return events.RunFinished(run_id, reason, progress_from(finished.progress), finished.wake_after_ms)
         case _:
@@ -163,7 +163,7 @@ def run_event_from(run_id: str, request: run_service_pb2.RunRequest) -> events.E
 
 
 def run_finished_to(outcome: contract.RunOutcome) -> run_service_pb2.RunRequest:
-    """A run's last word without an error."""
+    """Last word of a run without an error."""
     finished = run_service_pb2.RunFinished(
         reason=RUN_ENDS.to_wire(outcome.reason),
         progress=progress_to(outcome.progress),

@@ -1,6 +1,6 @@
-"""The pure state of a worker: `WorkerState.handle(event, now) -> [Instruction]`.
+"""Pure state of a worker: `WorkerState.handle(event, now) -> [Instruction]`.
 
-No asyncio, gRPC, Kafka, Spark, threads, clock or randomness inside; see `machine` for the invariants.
+No asyncio, gRPC, Kafka, Spark, threads, clock or randomness inside; `machine` has the invariants.
 """
 
 from herdmesh.worker.state.machine import Limits, WorkerState

@@ -1,10 +1,10 @@
-"""Connector instances: objects of authors' classes that make task configs.
+"""Connector instances: objects of authors' classes that create task configs.
 
-Owns every connector the worker holds and the one call of its author's code that is under way. Owns no instance: calls
-are instructions, carried out in threads, because an author's code may take its time or never return.
+Owns every connector that the worker holds, and its one call of author's code in progress. Owns no instance: calls are
+instructions, executed in threads, because an author's code may take long or never return.
 
-Invariant: at most one call per connector is under way; what it answers is matched by op_id, so an answer of an
-abandoned call changes nothing. `_drive` alone decides the next call, from what is wanted and what is.
+Invariant: at most one call per connector is in progress. Its result is matched by op_id, so the result of an abandoned
+call changes nothing. Only `_drive` decides the next call, from the target and the present state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RESTING = {TargetState.PAUSED: RunState.PAUSED, TargetState.STOPPED: RunState.S
 
 @unique
 class Call(StrEnum):
-    """The call of the author's code under way."""
+    """The call of author's code in progress."""
 
     NONE = "NONE"
     START = "START"
@@ -38,7 +38,7 @@ class Call(StrEnum):
 
 @dataclass(slots=True)
 class Connector:
-    """One connector held."""
+    """One held connector."""
 
     unit: UnitId
     assignment: Assignment
@@ -46,42 +46,43 @@ class Connector:
     target: TargetState
     conditions: tuple[Condition, ...] = ()
     state: RunState = RunState.UNASSIGNED
-    """As reported and written."""
+    """The state as last reported to the leader and written to the status store."""
     failure: Failure | None = None
     started: bool = False
-    """The instance runs."""
+    """True while the instance runs."""
     started_by: int = 0
     """The op_id of its start."""
     stale: bool = False
-    """Values that the instance was started with have changed: it is to be started anew."""
+    """True when values of the instance's start have changed: it must be restarted."""
     call: Call = Call.NONE
     op_id: int = 0
     abandon_at: float | None = None
     configs_wanted: int | None = None
-    """tasks_max of a question for task configs, the herder's or our own, that is not answered yet."""
+    """tasks_max of a pending request for task configs, the herder's or our own."""
     offers: bool = False
-    """It was asked for task configs without the herder's question. Nobody says whether an offer was taken, and one is
-    lost with its session or with a leader that had not written it: each session is offered them anew."""
+    """True after task configs were requested without a request of the herder. An offer is not acknowledged, and is lost
+    with its session, or with a leader that had not written it: the connector offers them again to each session.
+    """
     requests: Reconfigurations = field(default_factory=Reconfigurations)
-    """How often it asks to be asked for task configs."""
+    """Rate limit of its requests for new task configs."""
     told_wait: Wait | None = None
-    """What the instance says that it waits for."""
+    """The wait that the instance reported."""
     wait: Wait | None = None
-    """As its status and its leader were told."""
+    """The wait as last written to its status and sent to its leader."""
     giving_up: bool = False
     successor: StartUnit | None = None
 
 
 class Connectors:
-    """The connector machine. Each method takes one event's facts and returns what to do."""
+    """State machine of all connectors. Each method takes the facts of one event and returns the instructions."""
 
     def __init__(self, stop_timeout_ms: int = 5_000) -> None:
-        """`stop_timeout_ms`: how long an author's code may hold up giving the connector up."""
+        """`stop_timeout_ms`: how long an author's code may delay the release of the connector."""
         self._stop_timeout_ms = stop_timeout_ms
         self._connectors: dict[str, Connector] = {}
         self._ops = 0
 
-    # --- asking
+    # --- queries
 
     def __iter__(self) -> Iterator[Connector]:
         return iter(self._connectors.values())
@@ -94,7 +95,7 @@ class Connectors:
         return self._connectors.get(name)
 
     def is_started_by(self, name: str, made_by: str) -> bool:
-        """True while the instance of that start is wanted and runs."""
+        """True while the instance of that start runs and is wanted."""
         connector = self._connectors.get(name)
         return (
             connector is not None
@@ -106,7 +107,7 @@ class Connectors:
         )
 
     def next_deadline(self) -> float | None:
-        """When `tick` next has something to do."""
+        """Time of the next work for `tick`."""
         connectors = self._connectors.values()
         times = [time for one in connectors for time in (one.abandon_at, one.requests.deadline()) if time is not None]
         return min(times, default=None)
@@ -114,7 +115,7 @@ class Connectors:
     # --- the herder's commands
 
     def start(self, event: StartUnit, now: float) -> list[Instruction]:
-        """Hold the connector, and start its instance unless it is to rest."""
+        """Hold the connector, and start its instance unless its target is PAUSED or STOPPED."""
         name = event.unit.connector
         held = self._connectors.get(name)
         if held is not None and not (held.giving_up and held.successor is None):
@@ -133,7 +134,7 @@ class Connectors:
         return self._drive(connector, now)
 
     def stop(self, name: str, now: float) -> list[Instruction]:
-        """Stop the connector and give it up, without a successor."""
+        """Stop and release the connector, without a successor."""
         connector = self._connectors.get(name)
         if connector is None:
             return []
@@ -141,8 +142,9 @@ class Connectors:
         return self._give_up(connector, now)
 
     def set_target(self, name: str, target: TargetState, now: float) -> list[Instruction]:
-        """Pause, stop or resume in place. A FAILED connector stays so, unless it is stopped
-        (docs/reference/connect/herder.md, section 7)."""
+        """Pause, stop or resume in place. A FAILED connector stays FAILED, unless it is stopped
+        (docs/reference/connect/herder.md, section 7).
+        """
         connector = self._connectors.get(name)
         if connector is None or connector.giving_up or connector.target is target:
             return []
@@ -156,8 +158,8 @@ class Connectors:
             out += self._say(connector, resting)
         return out
 
-    def generate(self, event: RequestTaskConfigs, now: float) -> list[Instruction]:
-        """Ask for task configs; answered also when the connector is not held, so that the leader need not wait."""
+    def generate(self, event: GenerateTaskConfigs, now: float) -> list[Instruction]:
+        """Request task configs; also replies when the connector is not held, so that the leader need not wait."""
         connector = self._connectors.get(event.connector)
         if connector is None or connector.giving_up or connector.assignment != event.assignment:
             failure = Failure("this worker does not hold the connector", error_class=ErrorClass.RETRIABLE)
@@ -168,15 +170,16 @@ class Connectors:
         return self._drive(connector, now)
 
     def reload(self, name: str, made_by: str, now: float) -> list[Instruction]:
-        """Values that the instance was started with have changed: it is stopped, started with the new ones, and asked
-        for task configs, which are offered to the leader."""
+        """Handle changed values of the instance's start: stop it, start it with the new ones, request task configs, and
+        offer them to the leader.
+        """
         if not self.is_started_by(name, made_by):
             return []
         self._connectors[name].stale = True
         return self._drive(self._connectors[name], now)
 
     def session_opened(self, now: float) -> list[Instruction]:
-        """Offer anew what was offered before, of connectors that the leader has adopted."""
+        """Offer the task configs of adopted connectors again, if they were offered before."""
         out: list[Instruction] = []
         for connector in self:
             if connector.offers and self.is_started_by(connector.unit.connector, str(connector.started_by)):
@@ -184,25 +187,27 @@ class Connectors:
         return out
 
     def outdated(self, name: str, started_by: int, now: float) -> list[Instruction]:
-        """The connector asks for it (Java: `requestTaskReconfiguration`): what it makes of its tasks now is offered to
-        the leader, at a bounded pace."""
+        """Handle a connector's request (Java: `requestTaskReconfiguration`): its new task configs are offered to the
+        leader, at a bounded rate.
+        """
         if not self.is_started_by(name, str(started_by)):
             return []
         connector = self._connectors[name]
         return self._offer(connector, now) if connector.requests.requested(now) else self._limited(connector, now)
 
     def raised(self, name: str, started_by: int, failure: Failure, now: float) -> list[Instruction]:
-        """The connector says that it cannot go on (Java: `raiseError`): it is FAILED, and its instance is stopped. Its
-        tasks are others' to judge."""
+        """Handle a connector's own error (Java: `raiseError`): it is FAILED, and its instance is stopped. Its tasks are
+        not affected.
+        """
         if not self.is_started_by(name, str(started_by)):
             return []
         connector = self._connectors[name]
         return [*self._failed(connector, failure), *self._drive(connector, now)]
 
-    # --- what the author's code answered
+    # --- results of the author's code
 
     def started(self, name: str, op_id: int, failure: Failure | None, now: float) -> list[Instruction]:
-        """`start` returned."""
+        """Handle the return of `start`."""
         connector = self._answered(name, op_id)
         if connector is None:
             return []
@@ -218,7 +223,7 @@ class Connectors:
         return [*out, *self._drive(connector, now)]
 
     def stopped(self, name: str, op_id: int, now: float) -> list[Instruction]:
-        """`stop` returned."""
+        """Handle the return of `stop`."""
         connector = self._answered(name, op_id)
         if connector is None:
             return []
@@ -232,7 +237,7 @@ class Connectors:
     def task_configs_made(
         self, name: str, op_id: int, tasks: Sequence[Config], failure: Failure | None, now: float
     ) -> list[Instruction]:
-        """`task_configs` returned. A failure to make them fails the question, not the connector, as in Connect."""
+        """Handle the return of `task_configs`. An error fails the request, not the connector, as in Connect."""
         connector = self._answered(name, op_id)
         if connector is None:
             return []
@@ -242,18 +247,18 @@ class Connectors:
         return [*out, *self._drive(connector, now)]
 
     def waits(self, name: str, started_by: int, wait: Wait | None) -> list[Instruction]:
-        """What the instance of that start waits for now; None = nothing for long."""
+        """Record the wait of the instance of that start; None = no long wait."""
         connector = self._connectors.get(name)
         if connector is not None and started_by in (connector.started_by, connector.op_id):
             connector.told_wait = wait
         return []
 
     def say_condition(self, connector: Connector) -> list[Instruction]:
-        """Its status anew, while it is RUNNING."""
+        """Write its status again, if it is RUNNING."""
         return [self._status(connector)] if connector.state is RunState.RUNNING and not connector.giving_up else []
 
     def tick(self, now: float) -> list[Instruction]:
-        """Give up on author's code that does not return."""
+        """Execute due requests for task configs, and release connectors whose code does not return."""
         out: list[Instruction] = []
         for connector in list(self._connectors.values()):
             if connector.requests.tick(now) and self.is_started_by(connector.unit.connector, str(connector.started_by)):
@@ -263,7 +268,7 @@ class Connectors:
                 out += [instructions.AbandonConnector(connector.unit.connector), *self._given_up(connector, now)]
         return out
 
-    # --- edges
+    # --- transitions
 
     def _offer(self, connector: Connector, now: float) -> list[Instruction]:
         connector.offers = True
@@ -271,7 +276,7 @@ class Connectors:
         return self._drive(connector, now)
 
     def _limited(self, connector: Connector, now: float) -> list[Instruction]:
-        """Its status begins or ceases to say that it asks too often."""
+        """Write its status if the rate limit of its requests begins or ends."""
         limited = connector.requests.is_limited(now)
         if limited is connector.requests.limited:
             return []
@@ -314,7 +319,7 @@ class Connectors:
         if connector.giving_up:
             return []
         if connector.target is TargetState.STOPPED:
-            # Stopped while it started: stopping gets a failed connector out, also when the failure comes second.
+            # Stopped while it started: stopping ends the FAILED state, also when the failure comes after the stop.
             out = self._say(connector, RunState.STOPPED)
         else:
             connector.failure = failure
@@ -340,7 +345,7 @@ class Connectors:
         connector.state, connector.failure = RunState.UNASSIGNED, None
         return [*([] if keep else [self._status(connector)]), self._report(connector)]
 
-    # --- telling
+    # --- statuses and reports
 
     def _say(self, connector: Connector, state: RunState) -> list[Instruction]:
         connector.state = state

@@ -1,12 +1,12 @@
-"""Headers of a dead letter, and what becomes of them when it is sent again.
+"""Headers of a dead letter, and its headers after a replay.
 
-Owns the reading of Connect's `__connect.errors.*` headers (docs/reference/connect/data-model.md, section 5.4), the
-header that a letter carries once it was put back, and which letters a request asks for. Reads and writes no Kafka.
+Owns the parsing of Connect's `__connect.errors.*` headers (docs/reference/connect/data-model.md, section 5.4), the
+header of a replayed record, and the filter of dead letters in a request. Reads and writes no Kafka.
 
-A record that fails a second time keeps the headers of the first failure, and new ones of the same names come after
-them. So the last of each name tells of the failure that made the letter.
+A record that fails a second time keeps the headers of the first failure, and new ones of the same names follow them. So
+the last header of each name describes the failure that created the dead letter.
 
-Invariant: a letter that was put back and fails again is told from one that fails for the first time by its own headers.
+Invariant: a replayed record that fails again is distinguished from a first failure by its own headers.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ CONNECTOR, STAGE = f"{ERROR_HEADER_PREFIX}connector.name", f"{ERROR_HEADER_PREFI
 EXCEPTION, MESSAGE = f"{ERROR_HEADER_PREFIX}exception.class.name", f"{ERROR_HEADER_PREFIX}exception.message"
 STACK_TRACE = f"{ERROR_HEADER_PREFIX}exception.stacktrace"
 REPLAYED = "__herdmesh.replayed"
-"""Says which letter a record was: `<queue>-<partition>@<offset>`."""
+"""Header that names the dead letter of a replayed record: `<queue>-<partition>@<offset>`."""
 CUT = "__herdmesh.cut"
-"""A letter that was too large for its queue has it, and only the beginning of its record
-(`engine.bad_records.dead_letters`)."""
+"""Header of a dead letter that was too large for its queue and has only the beginning of its record
+(`engine.bad_records.dead_letters`).
+"""
 QUEUE_KEY = "errors.deadletterqueue.topic.name"
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One record of a queue; `time_ms` None = it has none."""
+    """One record of a dead letter queue; `time_ms` None = it has no timestamp."""
 
     partition: int
     offset: int
@@ -41,50 +42,50 @@ class Letter:
     value: bytes | None
     time_ms: int | None
     headers: tuple[Header, ...] = ()
-    """Without those of the last failure."""
+    """Headers without those of the last failure."""
     errors: tuple[Header, ...] = ()
-    """Those of the last failure, one of each name."""
+    """Headers of the last failure, one of each name."""
     replayed: bool = False
 
     def error(self, name: str) -> str | None:
-        """One of the last failure's headers as text; None where it is missing or null."""
+        """A header of the last failure as text; None when it is missing or null."""
         found = next((value for known, value in self.errors if known == name), None)
         return None if found is None else found.decode("utf-8", "replace")
 
     @property
     def place(self) -> str:
-        """As users write it."""
+        """Its place as users write it."""
         return f"{self.partition}:{self.offset}"
 
     @property
     def size_bytes(self) -> int:
-        """Of everything in it."""
+        """Bytes of key, value and headers."""
         headers = sum(len(name) + len(value or b"") for name, value in (*self.headers, *self.errors))
         return len(self.key or b"") + len(self.value or b"") + headers
 
     @property
     def original(self) -> object | None:
-        """Equal for letters of the same record; None where that cannot be told."""
+        """Identity of the original record, equal for dead letters of the same record; None when unknown."""
         place = self.error(TOPIC), self.error(PARTITION), self.error(OFFSET)
         return (*place, self.key, self.value) if (place[2] or "").isdecimal() else None
 
     @property
     def is_cut(self) -> bool:
-        """True when it may not be the whole record, or its record is such a letter itself."""
+        """True when it may be truncated, or its record is itself a truncated dead letter."""
         return any(name == CUT for name, _ in self.headers)
 
     def belongs_to(self, connector: str) -> bool:
-        """True when it is the connector's, and when it does not say whose it is."""
+        """True when it is the connector's, or names no connector."""
         return self.error(CONNECTOR) in (None, connector)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which letters of a connector are asked for."""
+    """Filter of a connector's dead letters."""
 
     connector: str
     replayed: bool = False
-    """Also those that were replayed."""
+    """Include replayed ones."""
     stage: str = ""
     error: str = ""
     since_ms: int | None = None
@@ -94,7 +95,7 @@ class Wanted:
         object.__setattr__(self, "stage_folded", self.stage.strip().upper())
 
     def takes(self, letter: Letter) -> bool:
-        """True when it is one of them."""
+        """True when the dead letter matches."""
         return (
             letter.belongs_to(self.connector)
             and (self.replayed or not letter.replayed)
@@ -109,12 +110,12 @@ class Wanted:
 
 
 def queue_of(config: Config) -> str:
-    """The queue's topic, "" = there is none."""
+    """The queue's topic, "" = none."""
     return (config.get(QUEUE_KEY) or "").strip()
 
 
 def split(headers: Sequence[Header]) -> tuple[tuple[Header, ...], tuple[Header, ...]]:
-    """A record's own headers with those of earlier failures, and those of the last one."""
+    """A record's own headers, including those of earlier failures, and those of the last failure."""
     last = {name: at for at, (name, _) in enumerate(headers) if name.startswith(ERROR_HEADER_PREFIX)}
     taken = set(last.values())
     own = tuple(header for at, header in enumerate(headers) if at not in taken)
@@ -122,10 +123,10 @@ def split(headers: Sequence[Header]) -> tuple[tuple[Header, ...], tuple[Header, 
 
 
 def replayed_text(letter: Letter, queue: str) -> bytes:
-    """The value of `REPLAYED` for a letter."""
+    """The value of the header `REPLAYED` for a dead letter."""
     return f"{queue}-{letter.partition}@{letter.offset}".encode()
 
 
 def put_back_headers(letter: Letter, queue: str) -> list[Header]:
-    """The headers it gets when it is put back."""
+    """The headers of the replayed record."""
     return [*letter.headers, (REPLAYED, replayed_text(letter, queue))]

@@ -1,13 +1,14 @@
-"""Record of which dead letters of a queue were sent again, and its stored form.
+"""Record of the replayed dead letters of a queue, and its stored form.
 
-It is remembered as the offset of a source: a replay reads a queue as a source reads its system, and its offset shares
-a transaction with the records it puts back (ADR 0003). The record is in Connect's offsets topic, or in the offsets
-file of standalone mode, under a name of its own. Not in a consumer group: Kafka forgets the offsets of a group that
-nobody is in after a week, and queues live longer. Not in the queue: others read it.
+It is stored as the offset of a source: a replay reads a queue as a source reads its system, and its offset shares a
+transaction with the records it produces (ADR 0003). It is in Connect's offsets topic, or in the offsets file of
+standalone mode, under a name of its own. It is not in a consumer group: Kafka deletes the offsets of a group without
+members after a week, and queues live longer. It is not in the queue: others read that.
 
-Owns that form. Reads and writes no Kafka.
+Owns the stored form. Reads and writes no Kafka.
 
-Invariant: a letter is remembered until the queue's topic is deleted, or made anew under the same name (its id tells).
+Invariant: a replayed dead letter is remembered until the queue's topic is deleted or recreated under the same name
+(which changes its id).
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from herdmesh.connect.errors import DataError
 OffsetMap = Mapping[str, Any]
 
 REQUESTS_MAX = 8
-"""Outcomes kept; a retry comes soon."""
+"""Limit of the outcomes kept; a retry comes soon."""
 RUNS_BYTES_MAX = 500_000
 _QUEUE, _PARTITION, _TOPIC_ID = "herdmesh.dlq", "partition", "topic.id"
 _NEXT, _RUNS, _REQUESTS = "next", "runs", "requests"
 
 
 def owner(connector: str) -> str:
-    """The name the offsets of a connector's replays stand under."""
+    """The connector name under which the offsets of a connector's replays are stored."""
     return f"herdmesh-dlq-{connector}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a request came to. `next_page_token` "" = nothing is left to do."""
+    """Outcome of a request. `next_page_token` "" = it is complete."""
 
     request_id: str
     replayed_count: int
@@ -44,21 +45,21 @@ class Outcome:
 
 
 class Runs:
-    """Offsets of one partition: all below `next`, and runs of some above it."""
+    """Offsets of one partition: all below `next`, and ranges of offsets above it."""
 
     def __init__(self, next_offset: int = 0, runs: list[tuple[int, int]] | None = None) -> None:
-        """`runs`: first and last of each, sorted and apart."""
+        """`runs`: first and last offset of each range, sorted and not adjacent."""
         self.next = next_offset
         self.runs = runs or []
 
     def has(self, offset: int) -> bool:
-        """True when the letter there was put back."""
+        """True when the dead letter at this offset was replayed."""
         at = bisect_right(self.runs, (offset, offset)) - 1
         inside = any(first <= offset <= last for first, last in self.runs[max(0, at) : at + 2])
         return offset < self.next or inside
 
     def add(self, first: int, last: int) -> None:
-        """Remember these too; empty when `last` is below `first`."""
+        """Add a range; it is empty when `last` is below `first`."""
         if last < first:
             return
         merged: list[tuple[int, int]] = []
@@ -72,13 +73,13 @@ class Runs:
         self.runs = merged
 
     def forget_below(self, beginning: int) -> None:
-        """Nothing below is in the queue any more."""
+        """Treat all lower offsets as replayed: they are no longer in the queue."""
         self.add(0, beginning - 1)
 
 
 @dataclass(slots=True)
 class Replays:
-    """All that is remembered of one connector's replays from one queue."""
+    """All replays of one connector from one queue."""
 
     topic: str
     topic_id: str
@@ -86,31 +87,31 @@ class Replays:
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
 
     def has(self, partition: int, offset: int) -> bool:
-        """True when the letter was put back."""
+        """True when the dead letter was replayed."""
         runs = self.partitions.get(partition)
         return runs is not None and runs.has(offset)
 
     def of(self, partition: int) -> Runs:
-        """What is remembered of a partition, to be added to."""
+        """The mutable record of a partition."""
         return self.partitions.setdefault(partition, Runs())
 
     def outcome(self, request_id: str) -> Outcome | None:
-        """What a request came to that was carried out before."""
+        """The outcome of an earlier request, None = unknown."""
         return next((one for one in self.outcomes if request_id and one.request_id == request_id), None)
 
     def note(self, outcome: Outcome) -> None:
-        """Remember what a request came to."""
+        """Record the outcome of a request."""
         if outcome.request_id:
             self.outcomes = [*self.outcomes, outcome][-REQUESTS_MAX:]
 
-    # --- written down
+    # --- stored form
 
     def source_partition(self, partition: int | None) -> OffsetMap:
-        """Under which source partition a partition of the queue stands; None = the requests."""
+        """The source partition for a partition of the queue; None = for the requests."""
         return {_QUEUE: self.topic} if partition is None else {_QUEUE: self.topic, _PARTITION: partition}
 
     def offset_of(self, partition: int | None) -> OffsetMap:
-        """The offset to be written there. Raises DataError when there is too much to remember."""
+        """The offset to write for it. Raises DataError when it would be too large."""
         if partition is None:
             kept = [[one.request_id, one.replayed_count, one.next_page_token] for one in self.outcomes]
             return {_TOPIC_ID: self.topic_id, _REQUESTS: json.dumps(kept, separators=(",", ":"))}
@@ -124,9 +125,10 @@ class Replays:
         return {_TOPIC_ID: self.topic_id, _NEXT: runs.next, _RUNS: text}
 
     def take(self, partition: int | None, offset: OffsetMap | None) -> None:
-        """Take what was written. What speaks of an earlier topic of that name counts for nothing.
+        """Read a stored offset. One of an earlier topic of the same name is ignored.
 
-        Raises DataError for what this release did not write."""
+        Raises DataError for a value that this release did not write.
+        """
         if offset is None or offset.get(_TOPIC_ID) != self.topic_id:
             return
         try:

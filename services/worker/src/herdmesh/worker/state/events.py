@@ -19,7 +19,7 @@ from herdmesh.worker.state.model import Config
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A message of a leading herder, under its epoch."""
+    """A message of a leading herder, with its epoch."""
 
     epoch: int
     message: Message
@@ -27,7 +27,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed:
-    """The stream to the leader is gone. Tasks go on."""
+    """The stream to the leader is gone. Tasks keep running."""
 
 
 # --- runs
@@ -35,28 +35,28 @@ class SessionClosed:
 
 @dataclass(frozen=True, slots=True)
 class RunHello:
-    """The run's process dialled in."""
+    """The run's process has connected."""
 
     run_id: str
     pid: int
     silence_end_ms: int = 300_000
-    """A run that stands still for so long is ended (`max.poll.interval.ms`)."""
+    """Time without progress after which the run is ended (`max.poll.interval.ms`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPulse:
-    """How long the run's loop has not moved, 0 = it moves; `moved_ms` is the epoch time at which it last did."""
+    """Time since the run's loop last moved, 0 = it moves; `moved_ms` is the epoch time of its last move."""
 
     run_id: str
     silent_ms: int
     moved_ms: int
     wait: Wait | None = None
-    """What the run has waited for longer than 5 s."""
+    """A wait of the run that is longer than 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far the run has come; the first one also says that the task took over and runs."""
+    """Progress of the run; the first report also means that the task took over and runs."""
 
     run_id: str
     progress: ProgressReport
@@ -64,7 +64,7 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
-    """The run will end with an error."""
+    """The run is about to end with an error."""
 
     run_id: str
     failure: Failure
@@ -72,7 +72,7 @@ class RunFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """The run will end without an error."""
+    """The run is about to end without an error."""
 
     run_id: str
     reason: RunEnd
@@ -82,7 +82,7 @@ class RunFinished:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run's Spark job is over and its slot is free. `error` is Spark's word when the job failed."""
+    """The run's Spark job is over and its slot is free. `error` is Spark's message when the job failed."""
 
     run_id: str
     error: str | None = None
@@ -90,7 +90,7 @@ class RunEnded:
 
 @dataclass(frozen=True, slots=True)
 class TaskHasWork:
-    """The watcher of idle tasks saw work. `idle_id` names the idle period it watched."""
+    """The idle watch found work. `idle_id` names the idle period it watched."""
 
     unit: UnitId
     idle_id: int
@@ -99,12 +99,12 @@ class TaskHasWork:
 
 @dataclass(frozen=True, slots=True)
 class EndsLearned:
-    """Where partitions of tasks that have work end, as a read_committed consumer sees it."""
+    """Ends of partitions of tasks that have work, as a read_committed consumer sees them."""
 
     ends: Mapping[tuple[str, int], int]
 
 
-# --- connectors: each answers one instruction by its op_id
+# --- connectors: each is the result of one instruction, named by its op_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class ConnectorStarted:
 
 @dataclass(frozen=True, slots=True)
 class TasksOutdated:
-    """The connector that was started under `op_id` wants to be asked for task configs again."""
+    """The connector that was started under `op_id` requests that its task configs are requested again."""
 
     connector: str
     op_id: int
@@ -126,7 +126,7 @@ class TasksOutdated:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorRaised:
-    """The connector that was started under `op_id` says that it cannot go on."""
+    """The connector that was started under `op_id` reports that it cannot continue."""
 
     connector: str
     op_id: int
@@ -135,7 +135,7 @@ class ConnectorRaised:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStopped:
-    """`stop` of the author's class returned; errors of it are only logged."""
+    """`stop` of the author's class returned; its errors are only logged."""
 
     connector: str
     op_id: int
@@ -143,17 +143,17 @@ class ConnectorStopped:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorWaits:
-    """What the instance of the author's class waits for, longer than 5 s; None = nothing any more."""
+    """A wait of the author's instance that is longer than 5 s; None = it is over."""
 
     connector: str
     op_id: int
-    """Of its start."""
+    """The op_id of the instance's start."""
     wait: Wait | None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskWaits:
-    """What the watch of idle tasks waits for in a task's place; None = nothing any more."""
+    """A wait of the idle watch on behalf of a task; None = it is over."""
 
     unit: UnitId
     wait: Wait | None
@@ -169,12 +169,12 @@ class TaskConfigsMade:
     failure: Failure | None = None
 
 
-# --- values that references in configs were resolved to
+# --- resolved values of config references
 
 
 @dataclass(frozen=True, slots=True)
 class ValuesResolved:
-    """A run, or a start of a connector, was given values that are good for `ttl_ms`; `made_by`: its run_id or op_id."""
+    """A run, or a start of a connector, got values with a time to live of `ttl_ms`; `made_by`: its run_id or op_id."""
 
     unit: UnitId
     made_by: str
@@ -183,7 +183,7 @@ class ValuesResolved:
 
 @dataclass(frozen=True, slots=True)
 class ValuesChecked:
-    """They were looked up again. `ttl_ms` None = good for ever."""
+    """The values were looked up again. `ttl_ms` None = they do not expire."""
 
     unit: UnitId
     made_by: str
@@ -193,18 +193,18 @@ class ValuesChecked:
 
 @dataclass(frozen=True, slots=True)
 class ValuesUnknown:
-    """They could not be looked up: what was given stays in use."""
+    """The lookup failed: the present values stay in use."""
 
     unit: UnitId
     made_by: str
 
 
-# --- the rest
+# --- others
 
 
 @dataclass(frozen=True, slots=True)
 class StatusStale:
-    """The status store says that another worker incarnation owns the unit under a newer generation."""
+    """The status store reports that another worker incarnation owns the unit under a newer generation."""
 
     unit: UnitId
     generation: int
@@ -212,7 +212,8 @@ class StatusStale:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatDue:
-    """Time to tell the leader which tasks moved. `only_if_moved` skips an empty heartbeat, and the look at waits."""
+    """Time to report to the leader which tasks moved. `only_if_moved` skips an empty heartbeat, and the check of
+    waits."""
 
     only_if_moved: bool
     now_ms: int = 0
@@ -226,7 +227,7 @@ class DrainRequested:
 
 @dataclass(frozen=True, slots=True)
 class LeaveRequested:
-    """The process was told to stop."""
+    """The process has to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +242,9 @@ class Tick:
     """A deadline of the state has come."""
 
 
-#: About the worker as a whole, not one run or unit.
+#: Events about the worker as a whole, not one run or unit.
 AboutWorker = SessionClosed | StatusStale | HeartbeatDue | DrainRequested | LeaveRequested | SparkGone | Tick
-#: Whatever no herder said: runs, connectors, Spark, the stores, the clock.
+#: All events but a herder's commands: of runs, connectors, Spark, the stores and the clock.
 Observation = (
     AboutWorker
     | RunHello

@@ -1,6 +1,6 @@
-"""Instructions of the state. Each is data; `herdmesh.worker.loop` hands it to the effect that can do it.
+"""Instructions of the state. Each is data; `herdmesh.worker.loop` passes it to the effect that executes it.
 
-Owns the vocabulary only. Invariant: carrying out an instruction never blocks the loop and answers, if at all, by an
+Owns only the vocabulary. Invariant: executing an instruction never blocks the loop, and its result, if any, is an
 event.
 """
 
@@ -21,7 +21,7 @@ from herdmesh.worker.state.model import Config, PutMode, TaskSpec
 
 @dataclass(frozen=True, slots=True)
 class SubmitRun:
-    """Run the task as a Spark job; ends with RunEnded whatever happens."""
+    """Run the task as a Spark job; always ends with RunEnded."""
 
     run_id: str
     unit: UnitId
@@ -29,14 +29,14 @@ class SubmitRun:
     commit_scope: CommitScope | None
     assignment: Assignment
     config_offset: int | None
-    """Where in the config topic the assignment's task set was still in force; None = nobody said."""
+    """Offset in the config topic up to which the assignment's task set is known to be in force; None = unknown."""
     traceparent: str = ""
-    """Of the call that made the task start, for its first run."""
+    """Trace context of the call that started the task, for its first run."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """Tell the run to commit and end."""
+    """Command the run to commit and end."""
 
     run_id: str
     reason: str
@@ -44,7 +44,7 @@ class StopRun:
 
 @dataclass(frozen=True, slots=True)
 class ShareRun:
-    """Tell the run to end when it has lasted `run_ms`, because other tasks wait."""
+    """Command the run to end when it has lasted `run_ms`, because other tasks wait."""
 
     run_id: str
     run_ms: int
@@ -52,14 +52,14 @@ class ShareRun:
 
 @dataclass(frozen=True, slots=True)
 class RestRun:
-    """Tell the run, which is warm, to end: a task waits for its slot, or more runs are warm than may be."""
+    """Command a warm run to end: a task waits for its slot, or there are more warm runs than the limit."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RateRun:
-    """Tell the run how much of the connector's limits it may take."""
+    """Set the run's share of the connector's rate limit."""
 
     run_id: str
     rate: Rate
@@ -67,7 +67,7 @@ class RateRun:
 
 @dataclass(frozen=True, slots=True)
 class CancelRun:
-    """Kill the run's process: it did not end in time when told to stop."""
+    """Kill the run's process: it did not end in time after its stop command."""
 
     run_id: str
     reason: str
@@ -75,9 +75,9 @@ class CancelRun:
 
 @dataclass(frozen=True, slots=True)
 class WatchTask:
-    """Watch an idle task and say TaskHasWork(idle_id). `wake_after_ms` is a source's own wish, 0 = none.
+    """Watch an idle task and emit TaskHasWork(idle_id). `wake_after_ms` is a source's own request, 0 = none.
 
-    What lies behind the positions of `progress` is work, of every partition the task owns.
+    Records behind the positions of `progress` are work, in every partition that the task owns.
     """
 
     unit: UnitId
@@ -89,7 +89,7 @@ class WatchTask:
 
 @dataclass(frozen=True, slots=True)
 class UnwatchTask:
-    """Stop watching. `forget` drops what was remembered about earlier idle periods too: the unit is given up."""
+    """Stop watching. `forget` also discards the memory of earlier idle periods: the unit is released."""
 
     unit: UnitId
     forget: bool = False
@@ -100,7 +100,7 @@ class UnwatchTask:
 
 @dataclass(frozen=True, slots=True)
 class StartConnector:
-    """Make an instance of the author's class and start it."""
+    """Create an instance of the author's class and start it."""
 
     connector: str
     op_id: int
@@ -109,7 +109,7 @@ class StartConnector:
 
 @dataclass(frozen=True, slots=True)
 class StopConnector:
-    """Stop the instance and drop it."""
+    """Stop and remove the instance."""
 
     connector: str
     op_id: int
@@ -117,7 +117,7 @@ class StopConnector:
 
 @dataclass(frozen=True, slots=True)
 class MakeTaskConfigs:
-    """Ask the instance; when none is started (PAUSED), one is started for the question and stopped again."""
+    """Request task configs from the instance; when none is started (PAUSED), from a temporary one."""
 
     connector: str
     op_id: int
@@ -127,31 +127,31 @@ class MakeTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class AbandonConnector:
-    """The author's code did not return in time: forget the instance, ignore what it still says."""
+    """The author's code did not return in time: forget the instance, ignore its further messages."""
 
     connector: str
 
 
-# --- values of references
+# --- resolved values of config references
 
 
 @dataclass(frozen=True, slots=True)
 class CheckValues:
-    """Look up again what the configs of the unit refer to; answered by ValuesChecked or ValuesUnknown.
+    """Look up the references of the unit's configs again; the result is ValuesChecked or ValuesUnknown.
 
-    `made_by` is the run or, of a connector, the start that was given the values.
+    `made_by` is the run or, for a connector, the start that got the values.
     """
 
     unit: UnitId
     made_by: str
 
 
-# --- to the leader; dropped without a session, because hello carries everything
+# --- to the leader; discarded without a session, because hello has everything
 
 
 @dataclass(frozen=True, slots=True)
 class SendReport:
-    """Tell the state of a unit."""
+    """Report the state of a unit."""
 
     unit: UnitId
     assignment: Assignment
@@ -161,7 +161,7 @@ class SendReport:
 
 @dataclass(frozen=True, slots=True)
 class SendTaskConfigs:
-    """Answer or offer task configs."""
+    """Reply with task configs, or offer them."""
 
     connector: str
     assignment: Assignment
@@ -171,7 +171,7 @@ class SendTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class SendHeartbeat:
-    """Keep the session; `moved` are the tasks whose progress changed, `waits` the units whose wait did."""
+    """Keep the session alive; `moved` are the tasks whose progress changed, `waits` the units whose wait did."""
 
     moved: Sequence[UnitId]
     waits: Sequence[tuple[UnitId, Wait | None]] = ()
@@ -179,22 +179,22 @@ class SendHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class SendLeaving:
-    """Ask to be relieved of everything."""
+    """Request that the leader moves all units away."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropSession:
-    """The herder behind this session leads no more: dial anew."""
+    """The herder of this session no longer leads: connect again."""
 
     reason: str
 
 
-# --- the rest
+# --- others
 
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Write a status; of two for one unit only the later needs to arrive."""
+    """Write a status; of two for one unit only the later one must be written."""
 
     unit: UnitId
     state: RunState
@@ -208,7 +208,7 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Find the answer to a question and send it over the session."""
+    """Execute a command of the session and send its reply."""
 
     command_id: str
     question: WorkerCommand
@@ -216,24 +216,24 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class SendReply:
-    """Tell the leader that a command was carried out."""
+    """Report to the leader that a command was executed."""
 
     command_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """A drain is complete: nothing is held."""
+    """A drain is complete: no unit is held."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """Everything is given up; end the process."""
+    """All units are released; end the process."""
 
     code: int
 
 
-#: To the leading herder or to the status store.
+#: Messages to the leading herder or to the status store.
 Message = SendReport | SendTaskConfigs | SendHeartbeat | SendLeaving | DropSession | WriteStatus | Answer | SendReply
 Instruction = (
     SubmitRun

@@ -1,10 +1,10 @@
-"""Log levels that this process was told to set, remembered so that each request is carried out once.
+"""Memory of this process' commands to set log levels, so that each request is executed once.
 
-Owns the revision of the newest level for the cluster, which hello tells, and what the newest levels changed. Pure; the
-levels themselves are `run.loggers`'. All of it ends with the process, as the levels do.
+Owns the revision of the newest level for the cluster, which hello has, and the loggers that the newest levels changed.
+Pure; `run.loggers` has the levels themselves. The memory ends with the process, as the levels do.
 
-Invariant: a level for the cluster that is not newer than the newest one told is not carried out, nor is a request whose
-id was, so that a repeat takes nothing back that was set since.
+Invariant: a level for the cluster that is not newer than the newest one received is not set, nor is one whose request
+id was executed before, so that a repetition does not undo a later change.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ class Levels:
     """Memory of one process."""
 
     def __init__(self) -> None:
-        #: of the newest level for the cluster; None = none was told.
+        #: revision of the newest level for the cluster; None = none was received.
         self.revision: Revision | None = None
-        #: what was carried out and the loggers it changed, by revision and by request id, oldest first.
+        #: executed commands and the loggers they changed, by revision and by request id, oldest first.
         self._done: dict[Revision | str, tuple[SetLogger, Sequence[str]]] = {}
 
     def changed_before(self, question: SetLogger) -> Sequence[str] | None:
-        """None when it is to be carried out now; otherwise the loggers it changed when it was, none where that is
-        forgotten. Raises ConfigError for a request id that was used for another level."""
+        """None when the command must be executed now; otherwise the loggers that it changed, empty when that is
+        forgotten. Raises ConfigError for a request id that was used for another level.
+        """
         known = self._done.get(question.request_id)
         if known is not None:
             first, changed = known
@@ -46,7 +47,7 @@ class Levels:
         return self._done.get(question.revision, (question, ()))[1]
 
     def carried_out(self, question: SetLogger, changed: Sequence[str]) -> None:
-        """It was, and these are the loggers it changed."""
+        """Record that the command was executed and changed these loggers."""
         if question.revision is not None:
             self.revision = question.revision
             self._done[question.revision] = (question, tuple(changed))

@@ -1,11 +1,11 @@
-"""State machine of the worker: who leads, what is held, whether it is leaving.
+"""State machine of the worker: the leader's epoch, the held units, and leaving.
 
-Owns the epoch, the session's life and the order of leaving; hands everything about tasks to `tasks` and about
+Owns the epoch, the session's life and the order of leaving; passes everything about tasks to `tasks` and about
 connectors to `connectors`. Pure: `handle(event, now) -> [Instruction]` is the only mutator, `now` is seconds of a
 monotonic clock.
 
-Invariants: a command below the highest epoch seen changes nothing; without a session nothing that is held stops; `Exit`
-comes once, when nothing is held or the time to leave is over.
+Invariants: a command below the highest epoch seen changes nothing. Without a session no held unit stops. `Exit` comes
+once, when no unit is held or the time to leave is over.
 """
 
 from __future__ import annotations
@@ -38,18 +38,20 @@ from herdmesh.worker.state.waiting import Waiting
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Numbers the machine works with. Times in ms."""
+    """Limits of the state machine. Times in ms."""
 
     tasks: TaskLimits = field(default_factory=TaskLimits)
     connector_stop_timeout_ms: int = 5_000
     leave_timeout_ms: int = 10_000
-    """How long the leader may take to move everything away; then the worker stops everything itself."""
+    """How long the leader may take to move all units away; then the worker stops them itself."""
     leave_timeout_broken_ms: int = 2_000
-    """The same when Spark is dead and there is nothing to finish."""
+    """The same timeout when Spark is dead and there is nothing to finish."""
     stall_ms: int = 3_000
-    """A heartbeat that comes so much late means that this process stood still, and may count as lost by now."""
+    """A heartbeat that is this late means that this process was frozen, and may count as lost by now."""
     stall_hold_ms: int = 2_000
-    """After that, the time for a leader who gave our tasks away to be heard, before a run takes an id back."""
+    """After a freeze, the time to wait for messages of a leader that reassigned our tasks, before a run takes over an
+    id.
+    """
 
 
 class WorkerState:
@@ -72,38 +74,38 @@ class WorkerState:
         self._drain_waits = False
         self._over = False
 
-    # --- asking
+    # --- queries
 
     @property
     def leaving(self) -> bool:
-        """True once it has begun to stop for good: it takes no work any more."""
+        """True once the worker has begun to stop for good: it accepts no more work."""
         return self._exit_code is not None
 
-    def holdings(self) -> list[HeldUnit]:
-        """What hello tells, also units on their way out: their end will be reported."""
+    def holdings(self) -> list[Holding]:
+        """The held units for hello, including those being released: their end will be reported."""
         held = [*self.connectors, *self.tasks]
         return [HeldUnit(one.unit, one.assignment, one.state, one.failure, one.giving_up) for one in held]
 
     def next_deadline(self) -> float | None:
-        """When a Tick is due, None = never."""
+        """Time of the next Tick, None = never."""
         parts = (self.tasks.next_deadline(), self.connectors.next_deadline(), self.reloads.next_deadline())
         return min([time for time in (*parts, self._leave_by, self._exit_by) if time is not None], default=None)
 
-    # --- the one mutator
+    # --- the only mutator
 
     def handle(self, event: events.Event, now: float) -> list[Instruction]:
-        """Take one event and return what to do, in order."""
+        """Handle one event and return the instructions, in order."""
         self._notice_stall(event, now)
         out = self._command(event, now) if isinstance(event, events.Command) else self._other(event, now)
         return [*out, *self._after(now)]
 
     def _notice_stall(self, event: events.Event, now: float) -> None:
-        """Having stood still for long in a session, begin no run until the leader says what is still ours.
+        """After a long freeze during a session, begin no run until the leader confirms which units are still ours.
 
-        A run takes its task's id over. If the leader counted us as lost meanwhile, another worker has the task, maybe
+        A run takes over its task's id. If the leader counted us as lost meanwhile, another worker has the task, maybe
         as part of another task set, past a fence: a run of ours would take the id back from it, or run beside a set
-        that divides the partitions otherwise. Runs that were under way are fenced already. This makes that rare, and
-        nothing safe: a worker that is only cut off from its leader cannot know.
+        that divides the partitions differently. Runs that were in progress are fenced already. This makes that rare,
+        but guarantees nothing: a worker that is only cut off from its leader cannot know.
         """
         opened = isinstance(event, events.Command) and isinstance(event.message, Welcome)
         if opened or isinstance(event, events.SessionClosed):
@@ -265,7 +267,7 @@ class WorkerState:
     def _stop(self, stop: StopUnit, now: float) -> list[Instruction]:
         held = self.connectors.get(stop.unit.connector) if stop.unit.task is None else self.tasks.get(stop.unit)
         if held is None or held.assignment.order > stop.assignment.order:
-            # Already gone, or held under a newer claim than the one that this stop is about.
+            # Already released, or held under a newer assignment than that of the stop command.
             return [instructions.SendReport(stop.unit, stop.assignment, RunState.UNASSIGNED)]
         return self._give_up(stop.unit, stop.reason, now)
 
@@ -296,7 +298,7 @@ class WorkerState:
         if self._exit_code is not None:
             self._leave_by = None
             if self._exit_by is None:
-                # Runs that will not stop are cancelled at their own deadline; leave them a moment after it.
+                # Runs that do not stop are cancelled at their own deadline; leave them a moment after it.
                 wait_ms = max(self._limits.tasks.stop_timeout_ms, self._limits.connector_stop_timeout_ms) + 1_000
                 self._exit_by = now + wait_ms / 1000
         out: list[Instruction] = []
@@ -316,7 +318,7 @@ class WorkerState:
         if self._drain_waits and empty:
             self._drain_waits = False
             out.append(instructions.Drained())
-        # Asked to leave with a session, we wait for Released even with nothing held: new work may be on its way.
+        # When leaving with a session, wait for Released even if no unit is held: a start command may be on its way.
         time_is_up = self._exit_by is not None and (empty or self._exit_by <= now)
         if self._exit_code is not None and time_is_up and not self._over:
             self._over = True

@@ -1,6 +1,6 @@
 """Values of the worker's state: units, assignments, failures; equal when their contents are.
 
-Owns no behaviour. What herder and worker both say is in `herdmesh.session.model`. Invariant: every value here is
+Owns no behaviour. `herdmesh.session.model` has the values that herder and worker share. Invariant: every value here is
 immutable, so events, instructions and state may share it.
 """
 
@@ -19,7 +19,7 @@ Config = Properties
 
 @unique
 class Phase(StrEnum):
-    """What a task does now. Legal moves:
+    """Phase of a task. Legal transitions:
 
     NEW -> QUEUED, PAUSED; QUEUED -> STARTING, PAUSED; STARTING -> RUNNING, STOPPING, and where a run's end leads;
     RUNNING -> STOPPING; a run's end -> IDLE, QUEUED, PAUSED, FAILED, WAITING or gone; IDLE, WAITING, PAUSED -> QUEUED.
@@ -27,11 +27,11 @@ class Phase(StrEnum):
 
     NEW = "NEW"
     QUEUED = "QUEUED"  # wants a run, waits for a slot
-    STARTING = "STARTING"  # a run was submitted and has not said hello
+    STARTING = "STARTING"  # a run was submitted and has not sent hello
     RUNNING = "RUNNING"  # the record loop runs
-    STOPPING = "STOPPING"  # the run was told to stop
-    IDLE = "IDLE"  # no run; the watcher of idle tasks wakes it
-    WAITING = "WAITING"  # no run; the last one was lost, or took more than its rate limit: the next starts later
+    STOPPING = "STOPPING"  # the run has a stop command
+    IDLE = "IDLE"  # no run; the idle watch wakes it
+    WAITING = "WAITING"  # no run; the last one was lost, or exceeded its rate limit: the next starts later
     PAUSED = "PAUSED"
     FAILED = "FAILED"
 
@@ -46,7 +46,7 @@ class PutMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """What a task was started with. `task_count` is the size of its set; partitions are divided by it."""
+    """Configs of a task's start. `task_count` is the size of its set, by which partitions are divided."""
 
     connector_config: Config
     task_config: Config
@@ -60,7 +60,7 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorSpec:
-    """What a connector was started with."""
+    """Config of a connector's start."""
 
     config: Config
     tasks_max: int

@@ -1,4 +1,4 @@
-"""Sums of the progress of a task's runs. Owns the arithmetic; counts never go back while the task is held."""
+"""Sums of the progress of a task's runs. Owns the arithmetic; counts never decrease while the task is held."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import replace
 from herdmesh.engine.runtime import PRODUCED_MAX, Measures, ProgressReport
 
 
-def added(base: ProgressReport, run: ProgressReport) -> ProgressReport:
-    """Progress of the task: what its earlier runs counted, plus what this one has. All else is the run's word, except
-    that partitions once known stay known until a run names them again, that only a run is warm, and that measures are
-    not the task's but the metrics' to add up."""
+def added(base: Progress, run: Progress) -> Progress:
+    """Progress of the task: the counts of its earlier runs plus those of this one. All other values are the run's,
+    except: known partitions remain until a run reports partitions again, only a run is warm, and measures are added up
+    by the metrics, not here.
+    """
     return replace(
         run,
         records_in=base.records_in + run.records_in,
@@ -35,9 +36,10 @@ def _sum(base: tuple[tuple[str, int], ...], run: tuple[tuple[str, int], ...]) ->
     return tuple(sorted((Counter(dict(run)) + Counter(dict(base))).items())[:PRODUCED_MAX])
 
 
-def with_ends(progress: ProgressReport, ends: Mapping[tuple[str, int], int]) -> ProgressReport:
-    """With the ends of partitions that the worker learned, where those are beyond what the run knows: a run that stands
-    still says nothing, and one whose client holds all it may does not ask. The same object where none is."""
+def with_ends(progress: Progress, ends: Mapping[tuple[str, int], int]) -> Progress:
+    """The progress with the ends that the worker learned, where they are beyond the run's: a stuck run reports nothing,
+    and a run whose client's buffers are full does not fetch. Returns the same object when no end is beyond.
+    """
     if not any(ends.get((one.topic, one.partition), -1) > one.end_offset for one in progress.partitions):
         return progress
     parts = tuple(
@@ -47,7 +49,7 @@ def with_ends(progress: ProgressReport, ends: Mapping[tuple[str, int], int]) -> 
     return replace(progress, partitions=parts)
 
 
-def caught_up(progress: ProgressReport) -> bool:
-    """True for a sink that has read all it knows of. A source never knows: False."""
+def caught_up(progress: Progress) -> bool:
+    """True for a sink that has read everything it knows of. False for a source, which does not know."""
     parts = progress.partitions
     return bool(parts) and all(0 <= one.end_offset <= one.position for one in parts)

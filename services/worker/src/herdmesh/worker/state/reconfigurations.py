@@ -1,13 +1,13 @@
 """Rate limit of a connector's requests for new task configs (Java: `requestTaskReconfiguration`).
 
-Owns the pace of one instance. Each request may become a task set in the config topic and a restart of all its tasks, so
-one that asks in a loop would write as fast as it asks and never let its tasks run.
+Owns the rate of one instance. Each request may lead to a new task set in the config topic and a restart of all its
+tasks, so a connector that requests in a loop would write at that rate and never let its tasks run.
 
-The first `BURST` requests are carried out at once; each one after them no sooner than a wait after the one before,
-which doubles from `WAIT_S_FIRST` to `WAIT_S_MAX`. `QUIET_S` without a request begin the account anew. Requests that
-come while one waits are one with it: when its time comes, the connector is asked for what is wanted by then.
+The first `BURST` requests are executed at once; each later one not before a wait after the previous one, which doubles
+from `WAIT_S_FIRST` to `WAIT_S_MAX`. After `QUIET_S` without a request the count begins again. Requests made while one
+waits are merged with it: when its time comes, the connector gives the task configs as of then.
 
-Invariant: a request is carried out at the latest `WAIT_S_MAX` after the one before it, and none is lost.
+Invariant: a request is executed at the latest `WAIT_S_MAX` after the one before it, and none is lost.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ LIMITED: Final = "RECONFIGURATION_LIMITED"
 
 @dataclass(slots=True)
 class Reconfigurations:
-    """The account of one instance. Times in seconds of a monotonic clock."""
+    """Requests of one instance. Times in seconds of a monotonic clock."""
 
     carried_out: int = 0
-    """In a row."""
+    """Number of requests in a row."""
     last_at: float = 0.0
-    """When the connector was last asked."""
+    """Time of the last executed request."""
     due_at: float | None = None
-    """When it is asked next; None = no request waits."""
+    """Time of the next one; None = no request waits."""
     limited: bool = False
-    """Its status says so."""
+    """True when its status has the condition."""
 
     def requested(self, now: float) -> bool:
-        """True when a request is to be carried out now; else it waits."""
+        """Record a request. True when it must be executed now; otherwise it waits."""
         if self.due_at is not None:
             return False
         if now - self.last_at >= QUIET_S:
@@ -51,24 +51,24 @@ class Reconfigurations:
         return False
 
     def tick(self, now: float) -> bool:
-        """True when the request that waits is to be carried out now."""
+        """True when the waiting request must be executed now."""
         if self.due_at is None or self.due_at > now:
             return False
         self._carry_out(now)
         return True
 
     def deadline(self) -> float | None:
-        """When to look again: a request is due, or a limit is over."""
+        """Time of the next check: a request is due, or the limit ends."""
         if self.due_at is not None:
             return self.due_at
         return self.last_at + QUIET_S if self.limited else None
 
     def is_limited(self, now: float) -> bool:
-        """True while it asks more often than it is heard."""
+        """True while it requests more often than its requests are executed."""
         return self.due_at is not None or (self.limited and now - self.last_at < QUIET_S)
 
     def condition(self) -> Condition:
-        """What the connector's status says while it is limited."""
+        """Condition of the connector's status while it is limited."""
         message = (
             f"the connector asked for new task configs {self.carried_out + 1} times in a row: it is asked for them "
             f"once in {self._wait_s():g} s now, so that its tasks can run between their restarts; nothing is lost, the "

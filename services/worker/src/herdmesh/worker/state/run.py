@@ -11,7 +11,7 @@ from herdmesh.worker.state import events
 from herdmesh.worker.state.watchdog import Silence
 
 _LATE_S = 1.0
-"""So long after its time a run that shares commits, and ends."""
+"""Time after its deadline within which a run that shares its slot commits and ends."""
 
 
 @dataclass(slots=True)
@@ -20,29 +20,29 @@ class Run:
 
     run_id: str
     since: float
-    base: ProgressReport
-    """Of the task's earlier runs."""
+    base: Progress
+    """Progress of the task's earlier runs."""
     pid: int = 0
     took_over: bool = False
-    progress: ProgressReport | None = None
-    """Of this run alone."""
+    progress: Progress | None = None
+    """Progress of this run alone."""
     outcome: events.RunFinished | Failure | None = None
     share_by: float | None = None
-    """Told to share its slot, and to have ended by this time; None = not told."""
+    """Deadline of its command to share the slot; None = no such command."""
     warm_since: float | None = None
-    """It said so; None while it has something to do."""
+    """Time at which it reported to be warm; None while it has work."""
     resting: bool = False
-    """Warm, and told to rest."""
+    """True when it is warm and has the command to end."""
     stop_by: float | None = None
-    """Told to stop; cancelled at this time."""
+    """Deadline of its stop command, after which it is cancelled."""
     cancelled: bool = False
     wait: Wait | None = None
-    """What it has waited for longer than 5 s, as it said last."""
+    """The last reported wait of more than 5 s."""
     silence: Silence | None = None
-    """None until its process was heard."""
+    """None until its process has connected."""
 
-    def hear(self, progress: ProgressReport, now: float) -> None:
-        """How far it says it is, and whether it goes on with nothing to do."""
+    def hear(self, progress: Progress, now: float) -> None:
+        """Record a progress report, and whether the run is warm."""
         moved = self.progress is None or self.progress.records_in != progress.records_in
         self.progress = progress
         if not progress.warm:
@@ -52,24 +52,25 @@ class Run:
 
     @property
     def is_watched(self) -> bool:
-        """True while nobody has told it to stop: who has, waits no longer than `stop_by`."""
+        """True while it has no stop command: after one it has only until `stop_by`."""
         return self.silence is not None and self.stop_by is None and not self.cancelled
 
     @property
     def may_be_asked(self) -> bool:
-        """True while it moves records and was not asked or told to end."""
+        """True while it moves records and has no command to share, stop or end."""
         return self.took_over and self.share_by is None and self.stop_by is None and self.outcome is None
 
     def is_leaving(self, now: float) -> bool:
-        """True when its slot is about to come free."""
+        """True when its slot is about to become free."""
         return self.stop_by is not None or (self.share_by is not None and not self.keeps_slot(now))
 
     def keeps_slot(self, now: float) -> bool:
-        """True when it was asked and has not ended, because its task may not be cut where it is."""
+        """True when it has not ended after a command to share, because its task may not be interrupted at this
+        point."""
         late = self.share_by is not None and now > self.share_by + _LATE_S
         return late and self.stop_by is None and self.outcome is None
 
     @property
     def may_rest(self) -> bool:
-        """True while it is warm and was not told to end."""
+        """True while it is warm and has no command to end."""
         return self.warm_since is not None and not self.resting and self.stop_by is None and self.outcome is None

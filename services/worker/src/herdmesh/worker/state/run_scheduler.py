@@ -1,7 +1,7 @@
-"""Runs of the worker, and the tasks that wait for a slot.
+"""Scheduler of the worker's runs, and of the tasks that wait for a slot.
 
-Owns which task has which run, from SubmitRun to RunEnded, the queue, whether runs may begin at all, and how much each
-may take. Does not own the rule of who is next (`slots`), nor what a run's end means (`tasks`).
+Owns the assignment of runs to tasks, from SubmitRun to RunEnded, the queue, whether runs may begin at all, and their
+rate limits. Does not own the rule that selects the next task (`slots`), nor the consequences of a run's end (`tasks`).
 
 Invariant: there are never more runs than slots; a run id is used once in the life of all workers.
 """
@@ -22,7 +22,7 @@ from herdmesh.worker.state.task import Task, TaskLimits
 
 
 class Running:
-    """All runs of one worker, and who waits for one."""
+    """All runs of one worker, and the queue of waiting tasks."""
 
     def __init__(self, run_prefix: str, limits: TaskLimits) -> None:
         """`run_prefix` is new for each life of the process."""
@@ -36,20 +36,20 @@ class Running:
         self._runs_made = 0
         self._rates: dict[str, Rate] = {}
         self.held_until: float | None = None
-        """No run begins before; None = any may."""
+        """No run begins before this time; None = runs may begin."""
 
     def __iter__(self) -> Iterator[tuple[Task, Run]]:
-        """Each run with its task; runs may begin and end meanwhile."""
+        """Each run with its task; runs may begin and end during the iteration."""
         return iter([(task, task.run) for task in self._by_run.values() if task.run is not None])
 
     def get(self, run_id: str) -> tuple[Task, Run] | None:
-        """Whose run it is, None when it is over."""
+        """The run and its task, None when it is over."""
         task = self._by_run.get(run_id)
         return None if task is None or task.run is None else (task, task.run)
 
     @property
     def slots(self) -> int:
-        """How many runs there may be."""
+        """The number of slots."""
         return self._slots
 
     def has_waiting(self) -> bool:
@@ -57,20 +57,20 @@ class Running:
         return bool(self._queue)
 
     def enqueue(self, task: Task, now: float) -> list[Instruction]:
-        """It waits for a slot from now on, and gets one that is free."""
+        """Put the task into the queue; it gets a free slot if there is one."""
         task.phase = Phase.QUEUED
         self._waiting[task.unit] = task
         self._queue.append(task.unit)
         return self.fill(now)
 
     def leave_queue(self, task: Task) -> None:
-        """It waits no more, if it did."""
+        """Remove the task from the queue, if it is there."""
         if task.phase is Phase.QUEUED:
             self._queue.remove(task.unit)
             del self._waiting[task.unit]
 
     def end(self, run_id: str) -> tuple[Task, Run] | None:
-        """The run is over and its slot free, until `fill`."""
+        """Remove the run, which is over; its slot stays free until `fill`."""
         found = self.get(run_id)
         self._by_run.pop(run_id, None)
         if found is not None:
@@ -83,16 +83,16 @@ class Running:
         self.held_until = max(until, self.held_until or until)
 
     def release(self, now: float) -> list[Instruction]:
-        """Go on."""
+        """Let runs begin again."""
         self.held_until = None
         return self.fill(now)
 
     def close(self) -> None:
-        """Begin no run any more."""
+        """Never begin a run again."""
         self._slots = 0
 
     def fill(self, now: float) -> list[Instruction]:
-        """Begin runs while there are slots and tasks that wait; make room when there are too few."""
+        """Begin runs while there are slots and waiting tasks; make room when there are too few slots."""
         out: list[Instruction] = []
         while self._queue and len(self._by_run) < self._slots and self.held_until is None:
             running = Counter(task.unit.connector for task in self._by_run.values())
@@ -100,8 +100,9 @@ class Running:
         return [*out, *self.make_room(now)]
 
     def make_room(self, now: float) -> list[Instruction]:
-        """End as many warm runs as tasks wait, and those above the bound; then ask as many as could go on in place of
-        others."""
+        """End one warm run per waiting task, and those above the limit; then command as many runs to share as tasks
+        could run in their place.
+        """
         out: list[Instruction] = []
         for run in to_rest([run for _, run in self], len(self._queue), self._warm_max):
             run.resting = True
@@ -122,9 +123,9 @@ class Running:
         return out
 
     def set_rate(self, connector: str, rate: Rate) -> list[Instruction]:
-        """Tell the connector's runs how much each may take; those that come later are told when they begin.
+        """Set the rate limit of the connector's runs; later runs get it when they begin.
 
-        Remembered until the session ends, also without a task: the leader does not repeat what it has told.
+        Remembered until the session ends, also without a task: the leader does not repeat it.
         """
         self._rates[connector] = rate
         return [
@@ -134,7 +135,7 @@ class Running:
         ]
 
     def forget_rates(self) -> list[Instruction]:
-        """Nobody tells how much other workers' tasks take: each goes back to its equal part."""
+        """Reset all rates: the load of other workers' tasks is unknown, so each run returns to its equal share."""
         out: list[Instruction] = []
         for connector in list(self._rates):
             out += self.set_rate(connector, Rate())
@@ -142,7 +143,7 @@ class Running:
         return out
 
     def tell_rate(self, task: Task, run: Run) -> list[Instruction]:
-        """What was told of its connector, to a run that has begun."""
+        """Send the connector's rate to a run that has begun."""
         rate = self._rates.get(task.unit.connector)
         return [] if rate is None else [instructions.RateRun(run.run_id, rate)]
 

@@ -1,19 +1,21 @@
-"""Slots: which of the waiting tasks gets one, and which runs end or are asked to give theirs up.
+"""Slots: the rule that selects the waiting task for a free slot, and the runs that end or share theirs.
 
-Owns the rule of fair sharing, by numbers of runs and of waiting tasks alone. Does not own runs or tasks (`tasks`).
+Owns the rule of fair sharing, which uses only the numbers of runs and of waiting tasks. Does not own runs or tasks
+(`tasks`).
 
 The rule: connectors are equal, then the tasks of one. A slot goes to the connector with the fewest runs; of several, to
-the one that was given none for longest. Tasks of a connector take turns in its own slots; it gives a slot up to another
-when it has two more than the other, or the other has none. So a connector of 40 busy tasks and one of 2 that share 8
-slots have 6 and 2: the two never stop, and each of the 40 gets its turn within 7 shares.
+the one that has waited longest since its last slot. Tasks of a connector take turns in its own slots. A connector
+yields a slot to another when it has two more than the other, or the other has none. So a connector of 40 busy tasks and
+one of 2 that share 8 slots have 6 and 2: the two never stop, and each of the 40 gets its turn within 7 shares.
 
-A run that has nothing to do stays warm, so that its next record waits for nothing (ADR 0009). It comes before all
-fairness that nobody waits for a slot which a warm run keeps: that one ends at once, whosever it is.
+A run that has nothing to do stays warm, so that its next record is not delayed (ADR 0009). No task waits for a slot
+that a warm run keeps, which comes before fairness: the warm run ends at once, whichever connector it belongs to.
 
-Spark's own queue decides nothing here: the worker submits no more runs than there are slots, in the order found here.
+Spark's own queue decides nothing: the worker submits no more runs than there are slots, in the order determined here.
 
-Invariants: a run is asked once, and not before it took over, so a task that was given a slot always gets to use it;
-while tasks wait, as many runs end or are asked as could go on in their place, but for those that may not be cut.
+Invariants: a run is commanded to share once, and not before it took over, so a task that got a slot always gets to use
+it. While tasks wait, as many runs end or share as tasks could run in their place, except runs that may not be
+interrupted.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from herdmesh.worker.state.run import Run
 
 
 class Queue:
-    """The tasks that wait for a slot, by connector, in the order in which they came."""
+    """Tasks that wait for a slot, by connector, in the order of arrival."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[UnitId]] = {}
@@ -39,12 +41,12 @@ class Queue:
         return self._count
 
     def append(self, unit: UnitId) -> None:
-        """It waits from now on."""
+        """Add a task."""
         self._waiting.setdefault(unit.connector, deque()).append(unit)
         self._count += 1
 
     def remove(self, unit: UnitId) -> None:
-        """It waits no more."""
+        """Remove a task."""
         tasks = self._waiting[unit.connector]
         tasks.remove(unit)
         if not tasks:
@@ -52,7 +54,7 @@ class Queue:
         self._count -= 1
 
     def pop(self, running: Mapping[str, int]) -> UnitId:
-        """Take out the task that gets the next slot. `running`: how many runs each connector has."""
+        """Remove and return the task that gets the next slot. `running`: the number of runs of each connector."""
         name = min(self._waiting, key=lambda name: (running.get(name, 0), self._served.get(name, 0)))
         unit = self._waiting[name][0]
         self.remove(unit)
@@ -62,20 +64,21 @@ class Queue:
         return unit
 
     def counts(self) -> dict[str, int]:
-        """How many tasks of each connector wait."""
+        """The number of waiting tasks of each connector."""
         return {name: len(tasks) for name, tasks in self._waiting.items()}
 
 
 def to_rest(runs: Collection[Run], waiting: int, warm_max: int) -> list[Run]:
-    """Which warm runs are told to end: one for each task that waits, and those above `warm_max`; who has been warm for
-    longest is first. Those told already count."""
+    """The warm runs to end: one for each waiting task, and those above `warm_max`; the one that has been warm longest
+    is first. Runs that already have the command are counted.
+    """
     ready = sorted((run for run in runs if run.may_rest), key=lambda run: run.warm_since or 0.0)
     told = sum(run.resting for run in runs)
     return ready[: max(0, waiting - told, len(ready) - warm_max)]
 
 
 def left_waiting(waiting: Mapping[str, int], runs: Mapping[str, Sequence[Run]], free: int) -> Counter[str]:
-    """How many tasks of each connector wait still, once so many slots that come free are given as `Queue.pop` does."""
+    """The number of tasks of each connector that still wait after `free` slots are given as by `Queue.pop`."""
     left = Counter(waiting)
     has = Counter({name: len(own) for name, own in runs.items()})
     for _ in range(min(free, left.total())):
@@ -88,12 +91,12 @@ def left_waiting(waiting: Mapping[str, int], runs: Mapping[str, Sequence[Run]], 
 def to_ask(
     runs: Mapping[str, Sequence[Run]], waiting: Mapping[str, int], share_ms: int, now: float
 ) -> list[tuple[Run, int]]:
-    """Which runs to ask, and after how long, counted from its beginning, each is to end at the latest.
+    """The runs to command to share, each with its limit of duration in ms, counted from its beginning.
 
-    As many of a connector as its own tasks wait for and as others are owed, not counting those that were asked or told
-    to stop already, the oldest first. A run that is asked ends by itself as soon as it has read all there is
-    (`engine.runtime.run_commands`); else it goes on for `share_ms`. One that is late for that may not be cut where it
-    is (`SourceTask.may_yield`), and others are asked in its place.
+    For each connector as many as its own tasks wait for and as it owes others, minus those with a command to share or
+    stop, the oldest first. A commanded run ends by itself as soon as it has read all there is
+    (`engine.runtime.run_commands`); otherwise after `share_ms`. A run that exceeds that may not be interrupted at this
+    point (`SourceTask.may_yield`), and others are commanded in its place.
     """
     movable = {name: [run for run in own if not run.keeps_slot(now)] for name, own in runs.items()}
     owed = _owed(runs, movable, waiting)
@@ -109,8 +112,9 @@ def to_ask(
 def _owed(
     runs: Mapping[str, Sequence[Run]], movable: Mapping[str, Sequence[Run]], waiting: Mapping[str, int]
 ) -> Counter[str]:
-    """How many slots each connector owes others: they are moved one by one from who has most to who has fewest, of
-    those with a run that can be `movable`."""
+    """The number of slots that each connector must yield to others: slots move one by one from the connector with the
+    most to the one with the fewest, of those with a run in `movable`.
+    """
     has = Counter({name: len(own) for name, own in runs.items()})
     left = dict(waiting)
     owed: Counter[str] = Counter()

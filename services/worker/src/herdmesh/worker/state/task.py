@@ -1,9 +1,9 @@
-"""Task that the worker holds, and what is reported of it to the status store and the leader.
+"""Task that the worker holds, with its reports to the status store and the leader.
 
-Owns the record, the numbers tasks are worked with, and the words: a status and a report, made of the record alone. Owns
-no edge from one phase to another: that is up to `tasks`.
+Owns the record, the limits of tasks, and the creation of statuses and reports from the record alone. Owns no transition
+between phases: `tasks` does.
 
-Invariant: what is said is what the record says at that moment; only `say` changes what it says of the state.
+Invariant: a status or report always has the record's content at that moment; only `say` changes the reported state.
 """
 
 from __future__ import annotations
@@ -24,79 +24,81 @@ from herdmesh.worker.state.run import Run
 
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
-    """Numbers the task machine works with. Times in ms."""
+    """Limits of tasks and runs. Times in ms."""
 
     slots: int = 8
     share_ms: int = 2_000
-    """How long a run that has work may go on once another task waits for its slot."""
+    """How long a run with work may continue once another task waits for its slot."""
     warm_runs_max: int = 4
-    """So many runs may go on that have nothing to do, while nobody waits for a slot."""
+    """Limit of warm runs, while no task waits for a slot."""
     stop_timeout_ms: int = 5_000
     """How long a run may take to commit and end before its process is killed."""
     stalled_ms: int = 30_000
-    """How long a run may stand still before its task is STALLED; how long before it is ended the run's config says."""
+    """Time without progress after which a run's task is STALLED; the run's config has the time after which it is ended.
+    """
     lost_runs_max: int = 3
-    """So many runs in a row may be lost without a word before the task is FAILED."""
+    """Number of runs in a row that may be lost without a last word before the task is FAILED."""
     lost_backoff_ms: int = 500
-    """Wait before the second try after a lost run; doubles. The first try comes at once."""
+    """Wait before the second retry after a lost run; doubles. The first retry comes at once."""
     lost_forget_ms: int = 60_000
-    """A run that lasted so long before it was lost is the first of its row, whatever those before it came to: one that
-    dies of its records soon after it began counts, though it moves some each time."""
+    """A run that lasted at least this long before it was lost begins a new row of lost runs. A run whose records kill
+    it soon after its start is counted, although it moves some records each time.
+    """
 
 
 @dataclass(slots=True)
 class Task:
-    """One task held."""
+    """One held task."""
 
     unit: UnitId
     assignment: Assignment
     spec: TaskSpec
     target: TargetState
     commit_scope: CommitScope | None
-    """Of its last commit, None = it never committed."""
+    """Scope of its last commit, None = it never committed."""
     conditions: tuple[Condition, ...] = ()
     traceparent: str = ""
     phase: Phase = Phase.NEW
     state: RunState = RunState.UNASSIGNED
-    """As reported and written."""
+    """The state as last reported to the leader and written to the status store."""
     failure: Failure | None = None
     progress: ProgressReport = field(default_factory=ProgressReport)
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
-    """Of its partitions, as the worker learned them last while the task has work."""
+    """Ends of its partitions, as the worker last learned them while the task had work."""
     run: Run | None = None
     moved: bool = False
-    """The leader was not told yet how far it is."""
+    """True when its progress was not yet reported to the leader."""
     run_count: int = 0
     values_of: str = ""
-    """The last run: what its configs refer to was resolved for that one."""
+    """The last run, for which its configs' references were resolved."""
     confirmed: bool = False
-    """A run under this assignment took over and began: only then it is RUNNING."""
+    """True once a run under this assignment took over and began: only then the task is RUNNING."""
     lost_runs: int = 0
     retry_at: float | None = None
     retry_reason: str = ""
-    """Why it waits until `retry_at`."""
+    """Reason for the wait until `retry_at`."""
     idle_wait: Wait | None = None
-    """Of a task without a run: what the watch of idle tasks waits for."""
+    """The idle watch's wait on behalf of a task without a run."""
     wait: Wait | None = None
-    """As its status and its leader were told."""
+    """The wait as last written to its status and sent to its leader."""
     giving_up: bool = False
     successor: StartUnit | None = None
-    """Starts once this one is given up."""
+    """Start command to execute once this task is released."""
 
 
 def say(task: Task, state: RunState) -> list[Instruction]:
-    """The task is in this state from now on: the status and the report that say so."""
+    """Change the task's state; return the status and the report with it."""
     task.state = state
     return [status(task), report(task)]
 
 
 def say_condition(task: Task) -> list[Instruction]:
-    """Only of a task that is RUNNING: what else it is, it is whether a run of it stands still or not."""
+    """The status again, only for a RUNNING task: in any other state a stalled run does not matter."""
     return [status(task)] if task.state is RunState.RUNNING and not task.giving_up else []
 
 
 def status(task: Task) -> Instruction:
-    """What the status store is to keep of it."""
+    """The status for the status store."""
     safe = task.state in (RunState.FAILED, RunState.UNASSIGNED)
     return instructions.WriteStatus(
         task.unit,
@@ -111,12 +113,12 @@ def status(task: Task) -> Instruction:
 
 
 def report(task: Task) -> Instruction:
-    """What the leader is told of it."""
+    """The report for the leader."""
     return instructions.SendReport(task.unit, task.assignment, task.state, task.failure)
 
 
 def waiting(wait: Wait | None) -> tuple[Condition, ...]:
-    """What a status says of a wait."""
+    """The condition of a wait, for a status."""
     return () if wait is None else (Condition(WAITING, wait.text(), wait.since_ms, wait),)
 
 

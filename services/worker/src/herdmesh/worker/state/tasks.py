@@ -1,11 +1,11 @@
-"""Tasks from the herder's start order to the run, idleness, pause, failure and release.
+"""Tasks from the herder's start command to the run, idleness, pause, failure and release.
 
-Owns every task the worker holds and what leads from one phase to another. Owns no session (`machine`), no connector, no
-slot (`run_scheduler`), and not the words that are said of a task (`task`).
+Owns every task that the worker holds, and the transitions between phases. Owns no session (`machine`), no connector, no
+slot (`run_scheduler`), and not the content of statuses (`task`).
 
-Invariant: a task has at most one run, from SubmitRun to RunEnded; a task is given up (reported UNASSIGNED) only without
-one, so a new owner that hears the report meets nobody who still writes: at most a process that finished its run and is
-about to end. A run that will not end is cancelled after a deadline.
+Invariant: a task has at most one run, from SubmitRun to RunEnded. A task is released (reported UNASSIGNED) only without
+a run, so a new owner that starts after the report finds no writer: at most a process that finished its run and is about
+to end. A run that does not end is cancelled after a deadline.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from herdmesh.worker.state.watchdog import Silence, Verdict
 
 _START_COUNTS_MAX = 10_000
 _HAS_WORK = frozenset((Phase.QUEUED, Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.WAITING))
-"""Of these the ends of partitions are to be learned: idle tasks are woken when theirs grow."""
+"""Phases in which the ends of partitions are queried here: the idle watch queries those of idle tasks."""
 
 
 class Tasks:
-    """The task machine. Each method takes one event's facts and returns what to do."""
+    """State machine of all tasks. Each method takes the facts of one event and returns the instructions."""
 
     def __init__(self, run_prefix: str, limits: TaskLimits) -> None:
         """`run_prefix` is new for each life of the process: run ids are unique among all runs ever."""
@@ -42,7 +42,7 @@ class Tasks:
         self._running = Running(run_prefix, limits)
         self._start_counts: dict[UnitId, int] = {}
 
-    # --- asking
+    # --- queries
 
     def __iter__(self) -> Iterator[Task]:
         return iter(self._tasks.values())
@@ -55,8 +55,9 @@ class Tasks:
         return self._tasks.get(unit)
 
     def has_values_of(self, unit: UnitId, run_id: str) -> bool:
-        """True while the task runs or is idle with what that run was given, or FAILED with it for a reason that other
-        values may mend."""
+        """True while the task runs or is idle with the values of that run, or FAILED with them for a reason that other
+        values may mend.
+        """
         task = self._tasks.get(unit)
         if task is None or task.values_of != run_id:
             return False
@@ -65,16 +66,16 @@ class Tasks:
         return task.run is not None or task.phase in (Phase.IDLE, Phase.FAILED)
 
     def start_count(self, unit: UnitId) -> int:
-        """How often the worker was told to start it, also before it was last given up."""
+        """The number of start commands for the task, also before its last release."""
         return self._start_counts.get(unit, 0)
 
     @property
     def running(self) -> Running:
-        """Its runs and the queue for them."""
+        """The scheduler of its runs."""
         return self._running
 
     def next_deadline(self) -> float | None:
-        """When `tick` next has something to do."""
+        """Time of the next work for `tick`."""
         times = [task.retry_at for task in self._tasks.values() if task.retry_at is not None]
         stalled_s = self._limits.stalled_ms / 1000
         for _, run in self._running:
@@ -87,7 +88,7 @@ class Tasks:
         return min(times, default=None)
 
     def partitions_with_work(self) -> set[tuple[str, int]]:
-        """The partitions of all sinks that run or wait for a run, as far as their runs named them."""
+        """The partitions of all sinks that run or wait for a run, as far as their runs reported them."""
         having = (task for task in self._tasks.values() if task.phase in _HAS_WORK)
         return {(one.topic, one.partition) for task in having for one in task.progress.partitions}
 
@@ -99,19 +100,19 @@ class Tasks:
         return [task.unit for task in moved]
 
     def tell_all(self) -> None:
-        """Count every task as moved: a leader that is new to us knows nothing of how far they have come."""
+        """Mark every task as moved: a new leader knows the progress of none."""
         for task in self._tasks.values():
             task.moved = True
 
     # --- the herder's commands
 
     def start(self, event: StartUnit, now: float) -> list[Instruction]:
-        """Hold the task; run it unless it is to be paused."""
+        """Hold the task; run it unless its target is PAUSED."""
         held = self._tasks.get(event.unit)
         if held is not None and not (held.giving_up and held.successor is None):
             current = held.successor.assignment if held.successor is not None else held.assignment
             if event.assignment == current and held.successor is None:
-                # Said twice: the herder may have missed our report.
+                # A repeated command: the herder may have missed our report.
                 return [report(held), *self.set_target(event.unit, event.target, now)]
             if event.assignment.order <= current.order:
                 return []
@@ -132,7 +133,7 @@ class Tasks:
         return self._to_queued(task, now)
 
     def stop(self, unit: UnitId, reason: str, now: float) -> list[Instruction]:
-        """Stop the task and give it up, without a successor."""
+        """Stop and release the task, without a successor."""
         task = self._tasks.get(unit)
         if task is None:
             return []
@@ -154,21 +155,21 @@ class Tasks:
             if task.phase in (Phase.QUEUED, Phase.IDLE, Phase.WAITING):
                 return self._to_paused(task)
             return []
-        # A run that was told to stop for the pause ends first; its end sees the new target.
+        # A run with a stop command for the pause ends first; its end uses the new target.
         return self._paused_to_queued(task, now) if task.phase is Phase.PAUSED else []
 
     def set_rate(self, connector: str, rate: Rate) -> list[Instruction]:
-        """How much each of the connector's tasks may take, also of those that come later."""
+        """Set the rate limit of each of the connector's tasks, also of later ones."""
         return self._running.set_rate(connector, rate)
 
     def forget_rates(self) -> list[Instruction]:
-        """Nobody tells how much other workers' tasks take: each goes back to its equal part."""
+        """Reset all rates: the load of other workers' tasks is unknown, so each run returns to its equal share."""
         return self._running.forget_rates()
 
     # --- runs
 
     def run_hello(self, run_id: str, pid: int, silence_end_ms: int, now: float) -> list[Instruction]:
-        """The process is there."""
+        """Handle the connection of the run's process."""
         found = self._running.get(run_id)
         if found is not None:
             task, run = found
@@ -179,8 +180,8 @@ class Tasks:
                 task.phase = Phase.RUNNING
         return []
 
-    def run_progress(self, run_id: str, progress: ProgressReport, now: float) -> list[Instruction]:
-        """Records moved, or the task took over."""
+    def run_progress(self, run_id: str, progress: Progress, now: float) -> list[Instruction]:
+        """Handle a progress report: records moved, or the task took over."""
         found = self._running.get(run_id)
         if found is None:
             return []
@@ -194,7 +195,7 @@ class Tasks:
         return [*self._progressed(task, run, progress), *moved, *rated, *self._running.make_room(now)]
 
     def ends_learned(self, ends: Mapping[tuple[str, int], int]) -> list[Instruction]:
-        """Where partitions end now. How far a task is behind is right by this while its run says nothing."""
+        """Handle the ends of partitions. They keep a task's lag correct while its run reports nothing."""
         for task in self._tasks.values():
             if task.phase not in _HAS_WORK:
                 continue
@@ -208,8 +209,9 @@ class Tasks:
     def run_pulse(
         self, run_id: str, silent_ms: int, moved_ms: int, now: float, wait: Wait | None = None, *, is_pulse: bool = True
     ) -> list[Instruction]:
-        """The process said how long its loop has not moved, 0 = it does, and what it waits for. `is_pulse`: False of a
-        progress, which says nothing of that."""
+        """Handle a report about the run's loop: time since its last move, 0 = it moves, and its wait. `is_pulse`: False
+        for a progress report, which has no wait.
+        """
         found = self._running.get(run_id)
         if found is None:
             return []
@@ -222,7 +224,7 @@ class Tasks:
         return self._judged(task, run, silence, verdict) if run.is_watched else []
 
     def run_said_end(self, run_id: str, outcome: events.RunFinished | Failure) -> list[Instruction]:
-        """The run said how it ends; what follows waits until it is over (`run_ended`)."""
+        """Handle a run's last word; the consequences follow when the run is over (`run_ended`)."""
         found = self._running.get(run_id)
         if found is None:
             return []
@@ -231,7 +233,9 @@ class Tasks:
         return [] if isinstance(outcome, Failure) else self._progressed(task, run, outcome.progress)
 
     def run_ended(self, run_id: str, error: str | None, now: float) -> list[Instruction]:
-        """Nothing of the run writes any more, and its slot is free; its process may have yet to end."""
+        """Handle the end of a run: nothing of it writes any more, and its slot is free; its process may still have to
+        exit.
+        """
         found = self._running.end(run_id)
         if found is None:
             return []
@@ -242,23 +246,25 @@ class Tasks:
         return [*out, *self._running.fill(now)]
 
     def has_work(self, unit: UnitId, idle_id: int, now: float) -> list[Instruction]:
-        """The watcher saw work for an idle task."""
+        """Handle work that the idle watch found for a task."""
         task = self._tasks.get(unit)
         if task is None or task.phase is not Phase.IDLE or task.run_count != idle_id:
             return []
         return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
 
     def idle_waits(self, unit: UnitId, wait: Wait | None) -> list[Instruction]:
-        """What the watch of idle tasks waits for in its place; None = nothing."""
+        """Record the idle watch's wait on behalf of a task; None = none."""
         task = self._tasks.get(unit)
         if task is not None:
             task.idle_wait = wait
         return []
 
     def reload(self, unit: UnitId, run_id: str, now: float) -> list[Instruction]:
-        """Values that the run was given have changed, or could not be given: the task goes on in a run that gets them.
+        """Handle changed values of the run, or values that the run did not get: the task continues in a run that gets
+        them.
 
-        One that is FAILED is given up, for the leader to start it anew: it counts failures by assignment."""
+        A FAILED task is released, so that the leader starts it anew: the leader counts failures by assignment.
+        """
         if not self.has_values_of(unit, run_id):
             return []
         task = self._tasks[unit]
@@ -268,19 +274,19 @@ class Tasks:
         if task.run is None:
             return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
         if task.run.outcome is not None:
-            return []  # it ends by itself; idle, it will be looked at again
+            return []  # it ends by itself; if the task is idle then, the values are checked again
         return self._stop_run(task, "values that its config refers to have changed", now)
 
     def hold_runs(self, until: float) -> None:
-        """Begin no run before `until` or `release_runs`: whether the tasks are still ours is not known now."""
+        """Begin no run before `until` or `release_runs`: it is unknown now whether the tasks are still ours."""
         self._running.hold(until)
 
     def release_runs(self, now: float) -> list[Instruction]:
-        """What is held is ours: go on."""
+        """Let runs begin again: the held units are ours."""
         return self._running.release(now)
 
     def all_runs_gone(self, error: str, now: float) -> list[Instruction]:
-        """Spark died, and every run with it; nothing can be run any more."""
+        """Handle the death of Spark, and of every run with it; no run can begin any more."""
         self._running.close()
         out: list[Instruction] = []
         for _, run in self._running:
@@ -288,7 +294,7 @@ class Tasks:
         return out
 
     def tick(self, now: float) -> list[Instruction]:
-        """Cancel runs that will not stop; notice those that stand still; start again what was lost."""
+        """Cancel runs that do not stop; detect stalled runs; retry lost ones."""
         out: list[Instruction] = []
         for task, run in self._running:
             if run.stop_by is not None and run.stop_by <= now and not run.cancelled:
@@ -304,7 +310,7 @@ class Tasks:
             out += self.release_runs(now)
         return out
 
-    # --- edges
+    # --- transitions
 
     def _to_queued(self, task: Task, now: float) -> list[Instruction]:
         task.retry_at = None
@@ -356,7 +362,7 @@ class Tasks:
         out: list[Instruction] = [instructions.UnwatchTask(task.unit, forget=True)]
         successor = task.successor
         if successor is None:
-            # A failure stays readable after its task is given up, as in Connect.
+            # A failure stays readable after its task is released, as in Connect.
             keep = task.state is RunState.FAILED
             task.state, task.failure = RunState.UNASSIGNED, None
             return [*out, *([] if keep else [status(task)]), report(task)]
@@ -388,13 +394,15 @@ class Tasks:
                 assert_never(verdict)
 
     def _after_run(self, task: Task, run: Run, error: str | None, now: float) -> list[Instruction]:
-        """Where a run's end leads. A failure of a run that was told to give up counts as its stop, as in Connect."""
+        """The transition after a run's end. A failure of a run of a task that is being released counts as its stop, as
+        in Connect.
+        """
         if task.giving_up:
             return self._given_up(task, now)
         outcome = run.outcome
         if isinstance(outcome, Failure):
             if outcome.error_class is ErrorClass.FENCED:
-                # Another owner took over: our claim is void, and its RUNNING must not be overwritten with FAILED.
+                # Another owner took over: our assignment is void, and its RUNNING must not be overwritten with FAILED.
                 return self._given_up(task, now)
             return self._to_failed(task, outcome)
         if outcome is not None:
@@ -410,7 +418,7 @@ class Tasks:
         if task.target is TargetState.PAUSED:
             return self._to_paused(task)
         if run.stop_by is not None:
-            # Told to stop for a pause that was taken back, and cancelled or lost on the way: not the task's fault.
+            # Stopped for a pause that was reverted, and cancelled or lost meanwhile: not the task's fault.
             return self._to_queued(task, now)
         return self._lost(task, run, error or "its process ended without a word", now)
 
@@ -430,7 +438,7 @@ class Tasks:
         until = now + self._limits.lost_backoff_ms * 2 ** (task.lost_runs - 2) / 1000
         return self._to_waiting(task, until, f"its next run, after {error.strip().splitlines()[0]}")
 
-    # --- telling
+    # --- statuses
 
     def _progressed(self, task: Task, run: Run, progress: ProgressReport) -> list[Instruction]:
         task.progress = with_ends(added(run.base, progress), task.ends)

@@ -1,11 +1,11 @@
-"""Waits of the worker's units: found once a second, reported to the status store and the leader.
+"""Waits of the worker's units: computed once a second, reported to the status store and the leader.
 
-Owns the reasons that are the worker's own (a slot, a process, a back-off), and when a change is told. What a run or a
-connector waits for it says itself (`herdmesh.connect.spi.waits`).
+Owns the worker's own waits (a slot, a process, a backoff), and the times at which changes are reported. Runs and
+connectors report their own waits (`herdmesh.connect.spi.waits`).
 
-Invariants: a wait over `SHOWN_AFTER_S` is told within a second or two of the moment at which it is known here, and its
-end as well; a status that only counts one more try is written at most every `REWRITE_S`, for each write is a
-transaction; the leader is told every change, for that costs nothing.
+Invariants: a wait over `SHOWN_AFTER_S` is reported within a second or two after it is known here, and so is its end. A
+status that only counts one more try is written at most every `REWRITE_S`, because each write is a transaction. The
+leader gets every change, because that costs nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REWRITE_S: Final = 10.0
 
 @dataclass(slots=True)
 class _Seen:
-    """Since when a unit is in what it is in."""
+    """Present state of a unit, and the time since which it is the same."""
 
     state: object
     since_ms: int
@@ -43,8 +43,9 @@ class Waiting:
         self._changed: dict[UnitId, None] = {}
 
     def look(self, tasks: Tasks, connectors: Connectors, now: float, now_ms: int) -> list[Instruction]:
-        """Compare what each unit waits for with what was told of it. `now`: seconds of the worker's clock; `now_ms`:
-        epoch milliseconds."""
+        """Compare each unit's wait with the last reported one. `now`: seconds of the worker's clock; `now_ms`: epoch
+        milliseconds.
+        """
         out: list[Instruction] = []
         before, self._seen = self._seen, {}
         found: dict[UnitId, Wait] = {}
@@ -72,13 +73,13 @@ class Waiting:
         return out
 
     def take_changed(self) -> list[tuple[UnitId, Wait | None]]:
-        """What the leader was not told yet; None = it waits no more."""
+        """Waits that were not yet sent to the leader; None = the wait is over."""
         changed = [(unit, self._waits.get(unit)) for unit in self._changed]
         self._changed.clear()
         return changed
 
     def tell_all(self) -> None:
-        """A leader that knows nothing is to be told of all waits."""
+        """Mark all waits as changed, for a new leader."""
         self._changed.update(dict.fromkeys(self._waits))
 
     def _see(self, before: dict[UnitId, _Seen], unit: UnitId, state: object, now_ms: int) -> _Seen:

@@ -1,16 +1,17 @@
-"""Watchdog of a run's loop: how long it has been silent, and what that means.
+"""Watchdog of a run's loop: time without progress, and the verdict about it.
 
-Owns the arithmetic and the words for an operator. What follows is up to `tasks`. Times are seconds of the worker's
+Owns the arithmetic and the texts for an operator. The consequences are up to `tasks`. Times are seconds of the worker's
 clock unless their names say otherwise.
 
-A run says how long its loop has been silent (`RunPulse`), and that is believed. Silence of the whole process counts
-as well: a loop can hang with the interpreter's lock, and then nothing of that process speaks. But a worker that itself
-stood still hears its runs late, so it acts on what it did not hear only at a second look, `CONFIRM_S` after the first.
+A run reports how long its loop has not moved (`RunPulse`), and that is trusted. A missing report of the whole process
+counts as well: a loop can hang while it holds the interpreter's lock, and then nothing of that process can report. But
+a worker that was frozen itself receives its runs' reports late, so it acts on missing reports only at a second check,
+`CONFIRM_S` after the first.
 
-Invariants: nothing is done about a run that was heard to move less than the bound ago; a run that may stand still for
-longer than what is shown (`end_ms` above `stalled_ms`) is never ended before it was found STALLED, however late it was
-heard: what is silent for too long at the first look is STALLED then, and over at the next. So a task that was RUNNING
-is said to stand still before it is FAILED for it. One that never became RUNNING (its start hangs) has no such status.
+Invariants: a run that was reported to move less than the limit ago is left alone. A run whose limit is above that for
+STALLED (`end_ms` above `stalled_ms`) is never ended before it was found STALLED, however late its reports are: beyond
+the limit at the first check it becomes STALLED, and is ended at the next. So a task that was RUNNING is shown as
+STALLED before it is FAILED for it. One that never became RUNNING (its start hangs) has no such status.
 """
 
 from __future__ import annotations
@@ -26,55 +27,57 @@ from herdmesh.session.model import Condition, Failure, UnitId
 
 STALLED: Final = "STALLED"
 CONFIRM_S: Final = 2.5
-"""More than the time between two pulses."""
+"""More than the interval of the reports."""
 _SETTING: Final = "max.poll.interval.ms"
 _UNNAMED: Final = "the connector's code does not return, and does not say what it waits for (`herdmesh.sdk.waits`)"
 
 
 @unique
 class Verdict(Enum):
-    """What is to be said of a run."""
+    """Verdict about a run."""
 
     SAME = auto()
     MOVES = auto()
-    """Again, after it had stalled."""
+    """It moves again after it had stalled."""
     STALLED = auto()
-    """As of now."""
+    """It is stalled since this check."""
     OVER = auto()
-    """It is to be ended."""
+    """It must be ended."""
 
 
 @dataclass(slots=True)
 class Silence:
-    """Of one run, since its process was heard first."""
+    """Time without progress of one run, since the first message of its process."""
 
     heard: float
-    """When the process last said anything."""
+    """Time of the process' last message."""
     end_ms: int
-    """Silence that ends the run."""
+    """Time without progress after which the run is ended."""
     moved_ms: int = 0
-    """Epoch time at which the loop last moved, as far as known; 0 = not known."""
+    """Epoch time of the loop's last known move; 0 = unknown."""
     stalled: bool = False
     _silent_s: float = 0.0
-    """Of the loop, when the process was heard."""
+    """Time without progress of the loop at the process' last message."""
     _doubted: float | None = None
-    """When the first look found nothing."""
+    """Time of the first check that found no message."""
 
     def deadline(self, stalled_s: float) -> float:
-        """When to look, if nothing is heard."""
+        """Time of the next check, if no message arrives."""
         if self._doubted is not None:
             return self._doubted + CONFIRM_S
         end_s = self.end_ms / 1000
         return self.heard + (end_s if self.stalled else min(stalled_s, end_s)) - self._silent_s
 
     def told(self, silent_ms: int, moved_ms: int, stalled_s: float, now: float) -> Verdict:
-        """The process said how silent its loop is, 0 = it moves; `moved_ms` 0 = it did not say when it last did."""
+        """Handle a report: time since the loop's last move, 0 = it moves; `moved_ms` 0 = the report has no time of the
+        last move.
+        """
         self.heard, self._silent_s, self._doubted = now, silent_ms / 1000, None
         self.moved_ms = moved_ms or self.moved_ms
         return self._verdict(self._silent_s, stalled_s)
 
     def look(self, stalled_s: float, now: float) -> Verdict:
-        """The deadline may have come without a word."""
+        """Check whether the deadline has passed without a message."""
         if self.deadline(stalled_s) > now:
             return Verdict.SAME
         if self._doubted is None:
@@ -93,7 +96,7 @@ class Silence:
         return Verdict.STALLED if self.stalled else Verdict.MOVES
 
     def condition(self, unit: UnitId, wait: Wait | None = None) -> Condition:
-        """What the task's status says while it is stalled. `wait`: what it says that it waits for."""
+        """Condition of a stalled task's status. `wait`: the wait that the run reported."""
         since = f" since {_text(self.moved_ms)}" if self.moved_ms else ""
         where = f"it {wait.text()}" if wait is not None else _UNNAMED
         message = (
@@ -104,7 +107,7 @@ class Silence:
         return Condition(STALLED, message, self.moved_ms)
 
     def failure(self, wait: Wait | None = None) -> Failure:
-        """Why its task failed when it was ended."""
+        """Failure of a task whose run was ended."""
         since = f"; it last moved at {_text(self.moved_ms)}" if self.moved_ms else ""
         where = f"it {wait.text()}" if wait is not None else _UNNAMED
         return Failure(
@@ -114,7 +117,7 @@ class Silence:
         )
 
     def end_reason(self) -> str:
-        """For the log of who ends it."""
+        """Reason for the log of the component that ends the run."""
         return f"it did nothing for {_seconds(self.end_ms)} ({_SETTING})"
 
 
