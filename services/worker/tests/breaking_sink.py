@@ -1,6 +1,7 @@
-"""A connector that ends its process in every way there is; a test's worker finds it by `install`.
+"""A connector whose task ends its process in every possible way; a test's worker finds it by `install`.
 
-Owns no assertion. `how` says in which way, at the first record. `forks` is none: it tells how its children fared.
+Owns no assertion. `how` selects the way, at the first record. `forks` does not end it: it reports the exit codes of its
+children.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.spi.connector import Config, SinkBatch, SinkConnector, SinkTask, TaskContext
 
 STEP_BYTES = 16 << 20
-#: So far it grows, and stays: who looks at it late finds it no larger.
+#: Its memory grows to this size and stays there, so a late measurement finds it no larger.
 STEPS_MAX = 64
-#: Children of a task that forks. By gRPC's default about two of them die.
+#: Children of a task that forks. With gRPC's default settings about two of them die.
 CHILDREN = 100
 
 
 def install(folder: Path) -> None:
-    """Make a folder that, on the path of a process, has it find the connector."""
+    """Make a folder with which, on the path of a process, the process finds the connector."""
     info = folder / "breaking_sink-0.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: breaking-sink\nVersion: 0.0\n")
@@ -32,7 +33,7 @@ def install(folder: Path) -> None:
 
 
 class Breaks(SinkConnector):
-    """Its task does as its class says."""
+    """Connector whose class name selects what its task does."""
 
     class_name = "Breaks"
     version = "0.0"
@@ -65,7 +66,7 @@ class BreaksTask(SinkTask):
             case "exit":
                 os._exit(3)
             case "forks":
-                # With a function for the child, as pyspark starts a JVM: only so it is a real fork.
+                # With a preexec function, as pyspark starts a JVM: only then is it a real fork.
                 ends = [subprocess.run(["true"], preexec_fn=os.getpid, check=False).returncode for _ in range(CHILDREN)]
                 raise ConfigError(f"{CHILDREN - ends.count(0)} of {CHILDREN} children died", field="how")
             case _:

@@ -1,4 +1,4 @@
-"""The other ends of a worker's lines: a herder that says what a test scripts, and a status store that remembers.
+"""Peers of a worker: a herder that a test scripts, and a status store that remembers.
 
 Both implement the real servicers and are served by the real server; nothing of the worker is replaced.
 """
@@ -54,12 +54,14 @@ def start_task(
 
 
 class ScriptedHerder(session_pb2_grpc.WorkerSessionServiceServicer):
-    """Welcomes workers, adopts what `adopt` says, sends what tests send, keeps what workers say."""
+    """Herder that welcomes workers, adopts the units in `adopt`, sends a test's messages, and keeps the workers'
+    messages.
+    """
 
     def __init__(self) -> None:
         self.epoch = 1
         self.leader_address = ""
-        """Set: answer NOT_LEADER with it."""
+        """If set, answer NOT_LEADER with this address."""
         self.adopt: Callable[[session_pb2.WorkerHello], list[session_pb2.Unit]] = _everything
         self.hellos: list[session_pb2.WorkerHello] = []
         self.said: list[session_pb2.SessionRequest] = []
@@ -100,7 +102,7 @@ class ScriptedHerder(session_pb2_grpc.WorkerSessionServiceServicer):
         self._outbox.put_nowait(None)
 
     async def until(self, condition: Callable[[], Any], what: str, timeout_s: float = WAIT_S) -> Any:
-        """Wait until the condition holds; returns what it returned."""
+        """Wait until the condition holds; returns its result."""
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 return await self._changed.wait_for(condition)
@@ -131,7 +133,7 @@ class ScriptedHerder(session_pb2_grpc.WorkerSessionServiceServicer):
         return [one.report for one in self.said if one.WhichOneof("message") == "report"]
 
     def progress(self, connector: str, task: int = 0) -> Any:
-        """The last progress heard of the task, None = none."""
+        """The last reported progress of the task, None = none."""
         beats = [one.heartbeat for one in self.said if one.WhichOneof("message") == "heartbeat"]
         found = [p for beat in beats for p in beat.progress if (p.task.connector, p.task.task) == (connector, task)]
         return found[-1] if found else None
@@ -152,8 +154,9 @@ class ScriptedHerder(session_pb2_grpc.WorkerSessionServiceServicer):
 
 
 class RememberingStatusStore(status_write_service_pb2_grpc.StatusWriteServiceServicer):
-    """Keeps what is put; `away` refuses everything, `stale` answers STALE_GENERATION for those connectors, `invalid`
-    refuses every request with one of those."""
+    """Status store that keeps the puts; with `away` it refuses everything, for the connectors in `stale` it answers
+    STALE_GENERATION, and it refuses every request with one in `invalid`.
+    """
 
     def __init__(self) -> None:
         self.away = False

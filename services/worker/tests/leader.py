@@ -1,4 +1,4 @@
-"""A leader's messages under an epoch, as the worker's state gets them."""
+"""A leader's messages with an epoch, as the worker's state gets them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which application executes a run, and when one of a connector's own ends: most without any process."""
+"""Choice of the application that executes a run, and the end of a connector's own: most tests start no process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from services.worker.tests.test_processes import ORDER, Jobs
 
 @dataclass
 class OwnJobs(Jobs):
-    """Those of a connector's own application."""
+    """Jobs of a connector's own application."""
 
     closed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -29,7 +29,7 @@ class OwnJobs(Jobs):
 
 @dataclass
 class World:
-    """The worker's application, and what others were made, in order."""
+    """The worker's application, and the other applications that were created, in order."""
 
     shared: Jobs
     all: Applications
@@ -74,7 +74,7 @@ async def _finish(line: RunLine, run: asyncio.Task[None], jobs: Jobs, launch: La
     await run
 
 
-async def test_each_run_is_where_its_order_says_and_an_application_ends_with_its_last_run(world: World) -> None:
+async def test_a_run_uses_the_application_of_its_order_which_ends_after_its_last_run(world: World) -> None:
     shared = await world.run("r1", "a", None)
     also_shared = await world.run("r2", "b", "process")
     one, two = await world.run("r3", "c", "application"), await world.run("r4", "c", "application")
@@ -101,7 +101,7 @@ async def test_each_run_is_where_its_order_says_and_an_application_ends_with_its
         run.cancel()
 
 
-async def test_the_loss_of_an_application_is_that_of_its_runs(world: World) -> None:
+async def test_the_loss_of_an_application_loses_only_its_own_runs(world: World) -> None:
     _, lost = await world.run("r1", "c", "application")
     _, kept = await world.run("r2", "d", "application")
     (_, of_c), (_, of_d) = world.made
@@ -114,8 +114,8 @@ async def test_the_loss_of_an_application_is_that_of_its_runs(world: World) -> N
     kept.cancel()
 
 
-async def test_spark_that_does_not_start_is_told_to_the_run() -> None:
-    """A real process, whose JVM refuses what it is given."""
+async def test_a_run_whose_spark_does_not_start_fails_with_the_cause() -> None:
+    """A real process, whose JVM refuses its options."""
     jobs = SparkApplication("c", lambda _: {"spark.master": "local[1]", "spark.driver.memory": "nonsense"})
     with pytest.raises(RunLost, match="Spark application did not start"):
         await jobs.run_job(Launch("p", "127.0.0.1:1", "t"))

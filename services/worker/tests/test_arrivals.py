@@ -1,4 +1,4 @@
-"""Hearing of a record as soon as Kafka has it, against a real broker."""
+"""Arrival hints as soon as Kafka has a record, against a real broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WAIT_S = 30.0
 
 
 class Ear:
-    """Keeps which partition each call was for: the one whose record the listening thread took last."""
+    """Callback that keeps the partition of each call: the one whose record the watching thread took last."""
 
     def __init__(self) -> None:
         self.taken: PartitionId = ("", -1)
@@ -75,7 +75,7 @@ def arrivals(kafka_bootstrap: str, ear: Ear, monkeypatch: pytest.MonkeyPatch) ->
     found.join()
 
 
-def test_each_end_is_told_once(
+def test_an_arrival_is_reported_once_for_each_end(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], arrivals: Arrivals, ear: Ear
 ) -> None:
     topic, other = kafka_topics.create_topic(tmp_topic(), 2), kafka_topics.create_topic(f"{tmp_topic()}-other", 1)
@@ -101,7 +101,7 @@ def test_each_end_is_told_once(
     assert not ear.heard_more()
 
 
-def test_what_a_reader_of_committed_records_does_not_see_is_not_told(
+def test_records_invisible_to_read_committed_are_not_reported(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], arrivals: Arrivals, ear: Ear
 ) -> None:
     topic, last = kafka_topics.create_topic(tmp_topic(), 1), kafka_topics.create_topic(f"{tmp_topic()}-last", 1)
@@ -119,11 +119,12 @@ def test_what_a_reader_of_committed_records_does_not_see_is_not_told(
     assert ear.hears() == (topic, 0)
 
 
-def test_what_fails_is_tried_again_with_a_new_client(
+def test_the_watch_retries_with_a_new_client_after_a_failure(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refused client, then one whose `poll` raises something else; the third hears, and with nothing to listen to
-    its log lines are still taken."""
+    """The first client is refused and the second one's `poll` raises another error; the third works, and its log lines
+    are polled while no partition is watched.
+    """
     failing = iter([KafkaException("no such setting"), RuntimeError("whatever"), None])
     heard, polled_idle = threading.Event(), threading.Event()
 
@@ -158,7 +159,7 @@ def test_what_fails_is_tried_again_with_a_new_client(
 
 
 class Watched:
-    """A watch that looks once an hour if nothing is heard, and whom it woke."""
+    """An idle watch with rounds an hour apart unless there is an arrival, and the task it woke."""
 
     def __init__(self, bootstrap_servers: str, folder: Path) -> None:
         self._folder = folder
@@ -185,7 +186,7 @@ class Watched:
             return (await self._woken.get()).unit.connector
 
 
-async def test_an_idle_task_is_woken_long_before_the_next_look(
+async def test_an_arrival_wakes_an_idle_task_long_before_the_next_round(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     late, idle = kafka_topics.create_topic(tmp_topic(), 1), kafka_topics.create_topic(f"{tmp_topic()}-idle", 1)
@@ -194,12 +195,12 @@ async def test_an_idle_task_is_woken_long_before_the_next_look(
     async with Watched(kafka_topics.bootstrap, tmp_path) as watch:
         watch.goes_idle("late", late, 0)
         watch.goes_idle("idle", idle, 1)
-        assert await watch.wakes() == "late"  # by the first look; the next is in an hour
+        assert await watch.wakes() == "late"  # by the first round; the next is in an hour
         kafka_topics.produce(idle, [b"new"])
         assert await watch.wakes() == "idle"
 
 
-async def test_a_topic_made_anew_wakes_with_an_end_below_the_one_of_before(
+async def test_a_recreated_topic_wakes_its_task_with_a_lower_end(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = kafka_topics.create_topic(tmp_topic(), 1)
@@ -209,13 +210,13 @@ async def test_a_topic_made_anew_wakes_with_an_end_below_the_one_of_before(
         assert await watch.wakes() == "remade"
 
 
-async def test_looks_keep_a_distance_whatever_is_heard(
+async def test_rounds_keep_a_minimum_distance_however_many_arrivals_come(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: asyncio.Queue[float] = asyncio.Queue(1_000)
 
     class Restless:
-        """Hears something at once, whatever is looked at."""
+        """Reports an arrival at once, whatever is watched."""
 
         def __init__(self, _: str, __: Mapping[str, str], heard: Callable[[], None]) -> None:
             self._heard = heard

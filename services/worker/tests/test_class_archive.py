@@ -1,4 +1,6 @@
-"""The shortcut for the starts of Spark's JVM: used when it is there, of its own Java, and never in the way."""
+"""Class-data archive for faster starts of Spark's JVM: used when it exists, for its own Java only, and never a
+hindrance.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from herdmesh.worker.spark.session import spark_conf
 
 @pytest.fixture(autouse=True)
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment of its own, in a folder whose name has to be quoted."""
+    """A separate environment, in a folder whose name must be quoted."""
     folder = tmp_path / "an environment"
     monkeypatch.setattr(sys, "prefix", str(folder))
     return folder
@@ -34,7 +36,7 @@ def _options() -> str:
     return spark_conf("", 1, "512m")["spark.driver.extraJavaOptions"]
 
 
-def test_is_used_when_it_is_there(environment: Path) -> None:
+def test_an_existing_archive_is_used(environment: Path) -> None:
     assert "jsa" not in _options()
     archive = _written(b"classes")
     assert archive.is_relative_to(environment)
@@ -49,7 +51,7 @@ def test_another_java_has_another_archive(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(found) == 2
 
 
-def test_a_jvm_that_cannot_use_it_starts_and_says_nothing() -> None:
+def test_a_jvm_that_cannot_use_the_archive_starts_without_a_message() -> None:
     _written(b"of another build")
     options = shlex.split(class_archive.use_options())
     assert len(options) == 4
@@ -60,10 +62,10 @@ def test_a_jvm_that_cannot_use_it_starts_and_says_nothing() -> None:
     assert "warning" not in ended.stdout.lower()
 
 
-def test_a_spark_that_does_not_end_in_order_leaves_no_archive(
+def test_a_spark_that_does_not_end_normally_leaves_no_archive(
     environment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Half of one would be refused by every JVM, and never made again."""
+    """Every JVM would refuse a partial archive, and it would never be replaced."""
 
     class Killed:
         jvm_exit_code = -9

@@ -1,4 +1,4 @@
-"""Answers to questions of the leader, from the parts of a worker that give them: plugins, plans, loggers, failures."""
+"""Replies to the leader's commands, from the parts of a worker that give them: plugins, plans, loggers, failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NEVER = threading.Event()
 
 
 class Fussy(SourceConnector):
-    """Makes as many tasks as `makes` says, and remembers what was called."""
+    """Connector that makes as many task configs as `makes`, and remembers the calls."""
 
     class_name = "org.example.Fussy"
     version = "1"
@@ -110,40 +110,40 @@ def planned(here: Commands, **config: str) -> session_pb2.CommandReply:
 # --- plans
 
 
-def test_a_plan_starts_an_instance_of_its_own_and_stops_it(here: Commands) -> None:
+def test_a_plan_starts_a_temporary_instance_and_stops_it(here: Commands) -> None:
     reply = planned(here, makes="2")
     assert [task.entries["part"].text for task in reply.tasks] == ["0", "1"]
     assert reply.tasks[0].entries["task.class"].text == "nowhere:Task"
     assert Fussy.calls == ["start", "stop"]
 
 
-def test_more_task_configs_than_tasks_max_are_for_the_herder_to_refuse(here: Commands) -> None:
+def test_a_plan_returns_more_task_configs_than_tasks_max_unchanged(here: Commands) -> None:
     assert len(planned(here, makes="3").tasks) == 3
 
 
-def test_a_plan_whose_connector_fails_says_so_and_is_stopped(here: Commands) -> None:
+def test_a_plan_whose_connector_fails_has_the_failure_and_stops_the_instance(here: Commands) -> None:
     reply = planned(here, makes="trouble")
     assert reply.failure.message == "RuntimeError: no such table"
     assert Fussy.calls == ["start", "stop"]
 
 
-def test_a_plan_of_a_connector_that_hangs_ends(here: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_of_a_hanging_connector_ends_with_a_failure(here: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "_PLAN_TIMEOUT_S", 0.1)
     reply = planned(here, makes="for ever")
     assert reply.failure.error_class == RETRIABLE
     assert "did not make task configs within" in reply.failure.message
 
 
-def test_a_plan_of_an_unknown_class_is_a_bad_config(here: Commands) -> None:
-    question = worker_commands.PlanTaskConfigs({"connector.class": "Nonsense", "name": "f"}, 2)
+def test_a_plan_of_an_unknown_class_fails_as_bad_config(here: Commands) -> None:
+    question = questions.PlanTaskConfigs({"connector.class": "Nonsense", "name": "f"}, 2)
     assert failure(here, question).error_class == BAD_CONFIG
 
 
 # --- plugins
 
 
-def test_a_plugins_own_keys_come_first_and_win(here: Commands) -> None:
-    reply = ask(here, worker_commands.DescribePlugin("org.example.Fussy"))
+def test_a_plugins_own_keys_come_first_and_override_common_ones(here: Commands) -> None:
+    reply = ask(here, questions.DescribePlugin("org.example.Fussy"))
     assert reply is not None
     assert [field.name for field in reply.plugin_fields[:2]] == ["makes", "tasks.max"]
     assert reply.plugin_fields[1].default_value == "7"
@@ -152,7 +152,7 @@ def test_a_plugins_own_keys_come_first_and_win(here: Commands) -> None:
     assert "herdmesh.linger.ms" in names
 
 
-def test_every_plugin_that_hello_tells_can_be_described(here: Commands) -> None:
+def test_every_plugin_in_hello_can_be_described(here: Commands) -> None:
     listed = Plugins(discover(""))
     kinds = {plugin.kind for plugin in listed.all()}
     assert {connector_pb2.PLUGIN_KIND_SOURCE, connector_pb2.PLUGIN_KIND_SINK} <= kinds
@@ -162,11 +162,11 @@ def test_every_plugin_that_hello_tells_can_be_described(here: Commands) -> None:
             listed.fields(name)
 
 
-def test_an_unknown_plugin_is_a_failure(here: Commands) -> None:
-    assert failure(here, worker_commands.DescribePlugin("Nonsense")).message == "Unknown plugin Nonsense."
+def test_describing_an_unknown_plugin_fails(here: Commands) -> None:
+    assert failure(here, questions.DescribePlugin("Nonsense")).message == "Unknown plugin Nonsense."
 
 
-# --- loggers, and what no reply is wanted of
+# --- loggers, and commands without a reply
 
 
 def test_loggers_are_listed_and_set(here: Commands) -> None:
@@ -179,14 +179,14 @@ def test_loggers_are_listed_and_set(here: Commands) -> None:
     assert "invalid log level" in failure(here, worker_commands.SetLogger("test.commands.x", "LOUD")).message
 
 
-def test_without_a_command_id_it_is_done_and_not_told(here: Commands) -> None:
-    assert ask(here, worker_commands.SetLogger("test.commands.y", "ERROR"), command_id="") is None
-    listed = ask(here, worker_commands.ListLoggers("test.commands.y"))
+def test_a_command_without_an_id_is_executed_without_a_reply(here: Commands) -> None:
+    assert ask(here, questions.SetLogger("test.commands.y", "ERROR"), command_id="") is None
+    listed = ask(here, questions.ListLoggers("test.commands.y"))
     assert listed is not None
     assert listed.loggers[0].level == "ERROR"
 
 
-def test_offsets_that_are_refused_are_a_bad_config_in_connects_words(here: Commands) -> None:
+def test_refused_offsets_fail_as_bad_config_with_connects_text(here: Commands) -> None:
     config: Config = {"connector.class": "FileStreamSource", "name": "f", "file": "a", "topic": "t"}
     refused = failure(
         here,
@@ -199,14 +199,14 @@ def test_offsets_that_are_refused_are_a_bad_config_in_connects_words(here: Comma
 
 
 @pytest.mark.parametrize("prepare", [False, True])
-def test_the_command_says_whether_offsets_are_only_to_be_prepared(prepare: bool) -> None:
+def test_the_command_decides_whether_offsets_are_only_prepared(prepare: bool) -> None:
     command = session_pb2.AlterOffsetsCommand(command_id="7", connector="f", timeout_ms=5_000, prepare=prepare)
     sent = session_pb2.SessionResponse(epoch=3, alter_offsets=command).SerializeToString()
     asked = session_wire.message_from(session_pb2.SessionResponse.FromString(sent))
     assert asked == SendCommand("7", worker_commands.AlterOffsets("f", {}, prepare=prepare, timeout_ms=5_000))
 
 
-def test_what_is_prepared_is_told_and_else_nothing_is_said_of_it(
+def test_a_reply_has_prepared_offsets_only_if_they_were_prepared(
     here: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def alter(_self: Offsets, question: worker_commands.AlterOffsets) -> OffsetsTold:

@@ -1,4 +1,4 @@
-"""What a connector may ask of its worker beside new task configs: to be FAILED, and what its tasks committed."""
+"""Requests of a connector to its worker other than new task configs: to be FAILED, and its tasks' committed offsets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FAILURE = Failure("the source is gone", error_class=ErrorClass.RETRIABLE)
 
 
 class Failing(SourceConnector):
-    """Says in `start`, and as often as it is told to later, that it cannot go on."""
+    """Connector that raises an error through its context in `start`, and again whenever a test has it do so."""
 
     class_name = "Failing"
     aliases = ()
@@ -62,7 +62,7 @@ class Failing(SourceConnector):
 
 
 class Asking(FileStreamSource):
-    """Looks at what its tasks committed when it is started."""
+    """Connector that reads its tasks' committed offsets when it is started."""
 
     class_name = "example.Asking"
     aliases = ("Asking",)
@@ -75,7 +75,7 @@ class Asking(FileStreamSource):
 
 
 class Host:
-    """A host of one connector class, and what it says."""
+    """A host of one connector class, and its events."""
 
     def __init__(self, here: Bench) -> None:
         self._said: asyncio.Queue[events.Event] = asyncio.Queue(10)
@@ -99,7 +99,7 @@ def having(kind: type[FileStreamSource | Failing], bootstrap: str = NOWHERE, off
 
 @pytest.mark.parametrize("when", ["start", "later"])
 async def test_a_connector_that_raises_an_error_is_failed_with_its_text_and_stopped(when: str) -> None:
-    """Also from within `start`, of which the state hears afterwards."""
+    """Also when it raises within `start`, after which the state handles it."""
     said, state = Host(having(Failing)), machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     said.host.start(instructions.StartConnector("c", call.op_id, {"connector.class": "Failing", "when": when}))
@@ -125,7 +125,7 @@ async def test_a_connector_that_raises_an_error_is_failed_with_its_text_and_stop
     assert said.is_silent()
 
 
-def test_a_failed_connector_makes_no_tasks_and_stays_until_it_is_stopped_or_given_anew() -> None:
+def test_a_failed_connector_makes_no_task_configs_until_it_is_stopped_or_started_again() -> None:
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     state.handle(events.ConnectorStarted("c", call.op_id), 0.1)
@@ -144,7 +144,7 @@ def test_a_failed_connector_makes_no_tasks_and_stays_until_it_is_stopped_or_give
     assert only(instructions.StartConnector, again).op_id > stop.op_id
 
 
-def test_a_connector_that_is_stopped_while_its_failed_instance_ends_starts_again() -> None:
+def test_a_connector_stopped_while_its_failed_instance_ends_starts_again() -> None:
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     state.handle(events.ConnectorStarted("c", call.op_id), 0.1)
@@ -156,7 +156,7 @@ def test_a_connector_that_is_stopped_while_its_failed_instance_ends_starts_again
 
 
 @pytest.mark.kafka
-async def test_a_source_connector_reads_what_its_tasks_committed(
+async def test_a_source_connector_reads_its_tasks_committed_offsets(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     here = having(Asking, kafka_bootstrap, tmp_topic("offsets"))
@@ -176,7 +176,7 @@ async def test_a_source_connector_reads_what_its_tasks_committed(
     assert len(Kafka(kafka_bootstrap).records(topic)) == 2
 
 
-def test_a_standalone_workers_connector_reads_them_in_its_file_and_a_sink_has_none(tmp_path: Path) -> None:
+def test_committed_offsets_come_from_the_file_in_standalone_mode_and_are_refused_to_a_sink(tmp_path: Path) -> None:
     file = OffsetFile(str(tmp_path / "offsets"))
     file.open()
     try:

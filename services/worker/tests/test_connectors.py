@@ -1,4 +1,4 @@
-"""The host of authors' connectors, without a state: what it is told to do, and the events it answers with."""
+"""The host of authors' connectors, without a state: instructions in, events out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_S = 60.0
 
 
 class Eager(SourceConnector):
-    """Asks for its tasks to be made anew, again and again."""
+    """Connector that requests new task configs again and again."""
 
     class_name = "Eager"
     aliases = ()
@@ -49,7 +49,7 @@ class Eager(SourceConnector):
 
 
 class Told:
-    """The events, in order; a state that takes none of those that ask for tasks before the gate is open."""
+    """The events, in order; requests for task configs block until the gate is open."""
 
     def __init__(self) -> None:
         self.outdated = 0
@@ -67,7 +67,7 @@ class Told:
             return await self._others.get()
 
 
-async def test_a_connector_that_asks_for_its_tasks_in_a_loop_has_one_question_waiting() -> None:
+async def test_a_connector_that_requests_task_configs_in_a_loop_has_one_request_pending() -> None:
     told = Told()
     specs = RunSpecs(WorkerSettings(), PluginRegistry([describe(Eager)]))
     host = ConnectorHost(specs, Offsets(specs, None), told.emit)
@@ -84,7 +84,7 @@ async def test_a_connector_that_asks_for_its_tasks_in_a_loop_has_one_question_wa
     await host.close()
 
 
-async def test_a_connector_whose_reference_stands_for_nothing_any_more_fails_to_start_again(tmp_path: Path) -> None:
+async def test_a_connector_whose_config_reference_is_gone_fails_to_restart(tmp_path: Path) -> None:
     """Its config is updated, or its worker lost, after the file that it refers to is gone."""
     told = Told()
     told.gate.set()

@@ -1,4 +1,4 @@
-"""Dead letters in a real queue: listed page by page, and put back exactly once, whoever asks how often."""
+"""Dead letters in a real queue: listed page by page, and replayed exactly once, whoever requests it how often."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 @dataclass
 class Here:
-    """A worker, a sink `a` of topic `topic` (3 partitions), its queue, and hand-made letters in it."""
+    """A worker, a sink `a` of topic `topic` (3 partitions), its queue, and hand-made dead letters in it."""
 
     kafka: Kafka
     specs: RunSpecs
@@ -71,7 +71,7 @@ class Here:
         is_cut: bool = False,
         **errors: str,
     ) -> None:
-        """Letters of offsets 100, 101, ... of the topic's partition 1, with a key and a time."""
+        """Produce dead letters of offsets 100, 101, ... of the topic's partition 1, with a key and a time."""
         config: dict[str, Any] = {"bootstrap.servers": self.kafka.bootstrap}
         if transactional_id:
             config["transactional.id"] = transactional_id
@@ -115,7 +115,7 @@ class Here:
         return asyncio.run(DeadLetters(self.specs, self.offset_file).replayed(question))
 
     def put_back(self) -> list[Message]:
-        """What is in the topic now, in the order of offsets."""
+        """The records in the topic now, in the order of offsets."""
         return sorted(self.kafka.messages(self.topic, 3), key=lambda message: message.offset() or 0)
 
 
@@ -140,7 +140,7 @@ def headers_of(message: Message) -> Sequence[Any]:
 # --- listing
 
 
-def test_a_letter_tells_everything_and_a_brief_one_what_a_list_needs(here: Here) -> None:
+def test_a_dead_letter_has_all_fields_and_a_brief_one_those_of_a_list(here: Here) -> None:
     here.letters(b"\xff\x00", None)
     reply = here.list()
     tombstone, letter = reply.letters
@@ -160,12 +160,12 @@ def test_a_letter_tells_everything_and_a_brief_one_what_a_list_needs(here: Here)
     assert f"{ERROR_HEADER_PREFIX}exception.stacktrace" not in brief.error_headers
 
 
-def test_pages_go_back_from_the_newest_and_do_not_move_when_letters_come(
+def test_pages_go_back_from_the_newest_and_are_stable_when_dead_letters_arrive(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_reader, "_WINDOW_FIRST", 4)
     here.letters(*(b"%d" % number for number in range(7)), transactional_id=here.queue)
-    here.letters(b"other", connector_name="b")  # behind a marker, and of another connector
+    here.letters(b"other", connector_name="b")  # after a transaction marker, and of another connector
     first = here.list(page_size=3)
     assert [letter.offset for letter in first.letters] == [6, 5, 4]
     here.letters(b"new")
@@ -178,7 +178,7 @@ def test_pages_go_back_from_the_newest_and_do_not_move_when_letters_come(
         here.list(page_token="x")
 
 
-def test_a_page_is_bounded_by_its_bytes_and_by_what_it_looks_at(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_bounded_by_its_bytes_and_its_scan_budget(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     here.letters(*(bytes(1_000) for _ in range(6)))
     here.letters(b"x", b"y", connector_name="b")
     monkeypatch.setattr(queue_reader, "PAGE_BYTES", 3_000)
@@ -197,7 +197,7 @@ def test_a_page_is_bounded_by_its_bytes_and_by_what_it_looks_at(here: Here, monk
     assert here.list(page_token=empty.next_page_token).letters[0].offset == 5
 
 
-def test_filters_and_places(here: Here) -> None:
+def test_dead_letters_are_listed_by_filter_and_by_place(here: Here) -> None:
     here.letters(b"a")
     here.letters(b"b", stage="TASK_PUT", exception_message="Duplicate key")
     here.letters(b"c", connector_name="b")
@@ -209,7 +209,7 @@ def test_filters_and_places(here: Here) -> None:
     assert here.places(places=named) == ["0:1"]
 
 
-def test_a_connector_without_a_queue_or_whose_queue_is_not_there_says_what_to_do(here: Here) -> None:
+def test_a_missing_queue_gives_an_error_with_the_next_step(here: Here) -> None:
     dead = DeadLetters(here.specs, None)
     request = pb.ListDeadLettersRequest(name="a")
     without: Config = {**here.config, "errors.deadletterqueue.topic.name": ""}
@@ -220,10 +220,10 @@ def test_a_connector_without_a_queue_or_whose_queue_is_not_there_says_what_to_do
         here.list()
 
 
-# --- putting back
+# --- replay
 
 
-def test_all_go_back_where_they_were_read_once_and_the_list_is_empty(here: Here) -> None:
+def test_all_dead_letters_are_replayed_once_to_their_partition_and_leave_the_list(here: Here) -> None:
     here.letters(b"v0", None, transactional_id=here.queue)
     here.letters(b"other", connector_name="b")
     reply = here.replay(request_id="r1")
@@ -238,14 +238,15 @@ def test_all_go_back_where_they_were_read_once_and_the_list_is_empty(here: Here)
     assert headers_of(first) == [("own", b"1"), ("none", None), (REPLAYED, f"{here.queue}-0@0".encode())]
     assert here.places() == []
     assert [letter.replayed for letter in here.list(include_replayed=True).letters] == [True, True]
-    # the same request again has the same outcome, also when letters came meanwhile; another puts back what is new
+    # a repeated request has the same outcome, also when dead letters arrived meanwhile; a new request replays the new
+    # ones
     here.letters(b"v2")
     assert here.replay(request_id="r1").replayed_count == 2
     assert here.replay(request_id="r2").replayed_count == 1
     assert [message.value() for message in here.put_back()] == [b"v0", None, b"v2"]
 
 
-def test_single_letters_are_put_back_all_or_none_and_never_twice_by_accident(here: Here) -> None:
+def test_named_dead_letters_are_replayed_all_or_none_and_not_twice_without_again(here: Here) -> None:
     here.letters(*(b"v%d" % number for number in range(4)))
     here.letters(b"other", connector_name="b")
     for wrong, why in (
@@ -264,7 +265,7 @@ def test_single_letters_are_put_back_all_or_none_and_never_twice_by_accident(her
     assert here.replay(again=True).replayed_count == 4
 
 
-def test_a_dry_run_tells_and_changes_nothing(here: Here) -> None:
+def test_a_dry_run_of_a_replay_reports_and_changes_nothing(here: Here) -> None:
     here.letters(b"v0")
     here.letters(b"v1", partition="7")
     reply = here.replay(dry_run=True)
@@ -273,8 +274,10 @@ def test_a_dry_run_tells_and_changes_nothing(here: Here) -> None:
     assert here.put_back() == []
 
 
-def test_a_letter_that_was_cut_goes_back_as_its_own_topic_has_the_record(here: Here) -> None:
-    """The first by its place; the second is gone from the topic; the third has its edited value from a file."""
+def test_a_truncated_dead_letter_is_replayed_from_its_original_record(here: Here) -> None:
+    """The first by its place; the second one's record is gone from the topic; the third has an edited value from a
+    file.
+    """
     here.kafka.produce(here.topic, [b"whole"], partition=1, key=b"whole key", headers=[("mine", b"2")])
     [record] = here.put_back()
     assert (record.partition(), record.offset()) == (1, 0)
@@ -299,7 +302,7 @@ def test_a_letter_that_was_cut_goes_back_as_its_own_topic_has_the_record(here: H
     assert here.put_back()[-1].value() == b"mine"
 
 
-def test_a_mended_letter_goes_back_as_it_was_mended(here: Here) -> None:
+def test_a_mended_dead_letter_is_replayed_with_its_new_content(here: Here) -> None:
     here.letters(b"bad", without=("connector.name", "topic", "partition"))
     given = pb.DeadLetter(partition=0, offset=0, value=b"good", mended=True)
     given.headers.add(name="x", value=b"y")
@@ -313,7 +316,9 @@ def test_a_mended_letter_goes_back_as_it_was_mended(here: Here) -> None:
     assert headers_of(message) == [("x", b"y"), (REPLAYED, f"{here.queue}-0@0".encode())]
 
 
-def test_letters_that_cannot_go_back_stay_and_hold_up_no_other(here: Here, tmp_topic: Callable[..., str]) -> None:
+def test_dead_letters_that_cannot_be_replayed_stay_and_block_no_other(
+    here: Here, tmp_topic: Callable[..., str]
+) -> None:
     small = here.kafka.create_topic(tmp_topic("small"), 1, **{"max.message.bytes": "500"})
     topics: Config = {**here.config, "topics": f"{here.topic},{small},gone"}
     here.letters(b"v0")
@@ -332,7 +337,7 @@ def test_letters_that_cannot_go_back_stay_and_hold_up_no_other(here: Here, tmp_t
     assert here.replay(config=topics).replayed_count == 0
 
 
-def test_many_go_in_steps_that_end_where_the_first_one_began(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_in_steps_ends_at_the_offsets_of_its_begin(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "STEP_LETTERS_MAX", 2)
     here.letters(*(b"v%d" % number for number in range(5)))
     first = here.replay(request_id="1")
@@ -349,7 +354,7 @@ def test_many_go_in_steps_that_end_where_the_first_one_began(here: Here, monkeyp
     assert here.places() == ["0:5"]
 
 
-def test_a_replay_that_was_cut_off_by_a_later_one_puts_nothing_back(here: Here) -> None:
+def test_a_fenced_replay_produces_nothing(here: Here) -> None:
     here.letters(b"v0")
     spec = here.specs.without_class(UnitId("a", 0), TaskSpec(here.config, here.config, 1))
     spec = replay_spec(replace(spec, bootstrap_servers=here.kafka.bootstrap))
@@ -365,13 +370,13 @@ def test_a_replay_that_was_cut_off_by_a_later_one_puts_nothing_back(here: Here) 
 
 
 async def _both(here: Here) -> list[pb.ReplayDeadLettersResponse | BaseException]:
-    """The same replay on two workers at once, as when one was frozen and another was asked."""
-    question = ReplayOnWorker(here.config, pb.ReplayDeadLettersRequest(name="a", request_id="r"))
+    """The same replay on two workers at once, as when one was frozen and another got the request."""
+    question = AskReplay(here.config, pb.ReplayDeadLettersRequest(name="a", request_id="r"))
     workers = [DeadLetters(here.specs, None), DeadLetters(here.specs, None)]
     return await asyncio.gather(*(worker.replayed(question) for worker in workers), return_exceptions=True)
 
 
-def test_two_workers_at_once_put_every_letter_back_once(here: Here) -> None:
+def test_two_workers_at_once_replay_every_dead_letter_once(here: Here) -> None:
     values = [b"v%d" % number for number in range(50)]
     here.letters(*values)
     found = asyncio.run(_both(here))
@@ -382,7 +387,7 @@ def test_two_workers_at_once_put_every_letter_back_once(here: Here) -> None:
     assert [message.value() for message in here.put_back()] == values
 
 
-def test_a_letter_that_a_crash_doubled_goes_back_once(here: Here) -> None:
+def test_a_dead_letter_duplicated_by_a_crash_is_replayed_once(here: Here) -> None:
     here.letters(b"v0")
     here.letters(b"v0")
     here.letters(b"v1")
@@ -391,7 +396,7 @@ def test_a_letter_that_a_crash_doubled_goes_back_once(here: Here) -> None:
     assert [message.value() for message in here.put_back()] == [b"v0", b"v1"]
 
 
-def test_a_queue_that_was_deleted_and_made_anew_is_another_one(here: Here) -> None:
+def test_a_recreated_queue_has_no_replay_log(here: Here) -> None:
     here.letters(b"v0")
     assert here.replay().replayed_count == 1
     here.kafka.admin.delete_topics([here.queue])[here.queue].result()
@@ -400,7 +405,7 @@ def test_a_queue_that_was_deleted_and_made_anew_is_another_one(here: Here) -> No
     assert here.places() == ["0:0"]
 
 
-def test_a_standalone_worker_remembers_in_its_offsets_file(here: Here, tmp_path: Path) -> None:
+def test_a_standalone_workers_replay_log_is_in_its_offsets_file(here: Here, tmp_path: Path) -> None:
     here.letters(b"v0", b"v1")
     here.offset_file = OffsetFile(str(tmp_path / "offsets"))
     here.offset_file.open()
@@ -414,9 +419,10 @@ def test_a_standalone_worker_remembers_in_its_offsets_file(here: Here, tmp_path:
     assert [message.value() for message in here.put_back()] == [b"v1", b"v0"]
 
 
-def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> None:
-    """Letters as a source's run writes them (`engine.bad_records.dead_letters`), of three records; two are good by
-    now, and the third once it is mended."""
+def test_a_sources_dead_letter_passes_the_present_chain(here: Here) -> None:
+    """Dead letters as a source's run writes them (`engine.bad_records.dead_letters`), of three records; two are good by
+    now, and the third once it is mended.
+    """
     config: Config = {
         "name": "a", "connector.class": "FileStreamSource", "topic": here.topic, "file": "/nowhere",
         "key.converter": TEXT, "value.converter": JSON, "value.converter.schemas.enable": "false",

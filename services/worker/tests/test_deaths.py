@@ -1,4 +1,4 @@
-"""How a process ended, told by the one that forked it: real forks, real signals, and Spark's own daemon loop."""
+"""Exit statuses of processes, sent by their parent: real forks, real signals, and Spark's own daemon loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from herdmesh.worker.spark import deaths
 from herdmesh.worker.spark.deaths import Deaths, is_own_doing, words_for
 
-#: As Spark's daemon: ignores its children's ends when it begins, and then forks one for each way to end.
+#: Like Spark's daemon: ignores its children's ends when it begins, and then forks one for each way to end.
 PROGRAM = """
 import ctypes, os, signal, subprocess, sys
 from herdmesh.worker.spark import deaths
@@ -55,13 +55,13 @@ sys.stdin.read()
 @pytest.fixture
 async def heard() -> AsyncIterator[tuple[Deaths, str]]:
     listening = Deaths()
-    with tempfile.TemporaryDirectory(prefix="d-") as folder:  # for the name of a socket
+    with tempfile.TemporaryDirectory(prefix="d-") as folder:  # short enough for a socket's path
         yield listening, await listening.start(Path(folder))
         listening.close()
         assert not os.listdir(folder)
 
 
-async def test_the_end_of_each_child_is_told_by_its_own_name(heard: tuple[Deaths, str]) -> None:
+async def test_each_childs_exit_status_is_reported_under_its_process_id(heard: tuple[Deaths, str]) -> None:
     listening, path = heard
     env = {**os.environ, deaths.SOCKET_VARIABLE: path}
     daemon = await asyncio.create_subprocess_exec(
@@ -84,17 +84,17 @@ async def test_the_end_of_each_child_is_told_by_its_own_name(heard: tuple[Deaths
 
 
 async def _until_known(listening: Deaths, name: str) -> int:
-    """However long the machine takes to begin a Python."""
+    """Wait however long the machine takes to start a Python."""
     for _ in range(20):
         if (status := await listening.status_of(name)) is not None:
             return status
     raise AssertionError(f"nothing heard of {name}")
 
 
-async def test_ends_that_are_told_while_the_worker_is_busy_are_all_heard(
+async def test_no_status_is_lost_while_the_worker_is_busy(
     heard: tuple[Deaths, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More of them than a kernel keeps for a socket."""
+    """There are more of them than a kernel buffers for a socket."""
     listening, path = heard
     monkeypatch.setenv(deaths.SOCKET_VARIABLE, path)
     names = [f"p{number}" for number in range(100)]
@@ -112,7 +112,7 @@ async def test_ends_that_are_told_while_the_worker_is_busy_are_all_heard(
     teller.join()
 
 
-async def test_an_end_that_is_told_in_the_step_in_which_the_time_is_up_is_heard(
+async def test_a_status_that_arrives_in_the_step_of_the_timeout_is_returned(
     heard: tuple[Deaths, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listening, _ = heard
@@ -126,27 +126,27 @@ async def test_an_end_that_is_told_in_the_step_in_which_the_time_is_up_is_heard(
         listening.datagram_received(b"ended 7 9", None)
 
     loop.call_at(due + 0.005, tell)
-    await asyncio.sleep(0)  # it asks
+    await asyncio.sleep(0)  # the query starts
     while loop.time() < due + 0.01:
-        pass  # a busy loop: when it looks again both are due
+        pass  # a busy loop: at its next step both are due
     assert await asked == signal.SIGKILL
 
 
-def test_a_child_that_nobody_listens_to_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_without_a_listener_keeps_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(deaths.SOCKET_VARIABLE, str(tmp_path / "nobody"))
     deaths.say_begun("p")
     monkeypatch.delenv(deaths.SOCKET_VARIABLE)
     deaths.say_begun("p")
 
 
-def test_a_number_that_is_used_again_is_the_later_process_only() -> None:
+def test_a_reused_pid_names_only_the_later_process() -> None:
     listening = Deaths()
     for line in (b"begun 7 first", b"begun 7 second", b"ended 7 9", b"ended 7 11", b"ended x", b"\xff", b"begun"):
         listening.datagram_received(line, None)
     assert asyncio.run(listening.status_of("second")) == signal.SIGKILL
 
 
-def test_what_is_never_asked_for_is_forgotten() -> None:
+def test_unread_statuses_are_bounded() -> None:
     listening = Deaths()
     for number in range(1_001):
         listening.datagram_received(f"begun {number} p{number}".encode(), None)
@@ -170,6 +170,6 @@ def test_what_is_never_asked_for_is_forgotten() -> None:
         (0, "its process ended itself with exit code 0, without a word", True),
     ],
 )
-def test_what_is_said_of_an_end(status: int, words: str, own: bool) -> None:
+def test_texts_and_blame_for_each_kind_of_end(status: int, words: str, own: bool) -> None:
     assert words_for(status) == words
     assert is_own_doing(status) is own

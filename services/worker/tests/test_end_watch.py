@@ -1,4 +1,4 @@
-"""The look at the ends of partitions whose tasks have work: what it asks, and that a failure ends nothing."""
+"""Watch of the ends of partitions whose tasks have work: its queries, and that a failure does not end it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from herdmesh.worker.state.events import EndsLearned
 WAIT_S = 20.0
 
 
-async def test_it_asks_for_what_has_work_only_and_asks_again_after_a_failure() -> None:
+async def test_only_partitions_with_work_are_queried_and_a_failure_is_retried() -> None:
     asked: list[set[tuple[str, int]]] = []
     wanted: list[set[tuple[str, int]]] = [set(), {("t", 0)}, {("t", 0)}]
     learned = asyncio.Queue[EndsLearned]()

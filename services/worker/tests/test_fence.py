@@ -1,4 +1,4 @@
-"""Fencing for a herder: earlier owners of the ids are cut off, and no id waits for the client's slow second look."""
+"""Fencing for a herder: earlier owners of the ids are fenced, and no id waits for the client's slow retry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from herdmesh.worker.effects.runs import fencing
 
 
 @pytest.mark.kafka
-async def test_every_id_is_taken_from_its_owner(
+async def test_fencing_takes_every_id_from_its_owner(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = tmp_topic()
@@ -46,10 +46,10 @@ async def test_every_id_is_taken_from_its_owner(
     consumer.close()
 
 
-async def test_a_broker_that_is_away_is_told_by_the_error_alone(
+async def test_an_unreachable_broker_gives_an_error_and_no_other_output(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A client without a logger writes a line to standard error for each connection it could not make."""
+    """A client without a logger writes a line to standard error for each failed connection."""
     monkeypatch.setattr(engine_fence, "CALL_TIMEOUT_S", 0.3)
     monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 0.1)
     with pytest.raises(KafkaException):

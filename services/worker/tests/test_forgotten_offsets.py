@@ -1,5 +1,6 @@
-"""Single offsets of a sink's group are forgotten, beside others that are set or stay, and what is told where Kafka, the
-fence or the connector does not allow it."""
+"""Removal of single offsets of a sink's group, beside others that are set or stay, and the errors where Kafka, the
+fence or the connector does not allow it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class TwoOffsets:
         self.here.alter(self.config, (self.first, {"kafka_offset": 3}), (self.second, {"kafka_offset": 0}))
 
     def take_over(self) -> None:
-        """By another owner of the id."""
+        """Take over the id as another owner."""
         spec = self.here.specs.without_class(UnitId(str(self.config["name"]), 0), TaskSpec(self.config, self.config, 1))
         other = Fence(clients.producer(spec, {}), spec.transactional_id)
         other.take_over()
@@ -47,7 +48,7 @@ class TwoOffsets:
 
 
 @pytest.mark.kafka
-def test_single_offsets_are_forgotten_beside_others_that_are_set_or_stay(
+def test_single_offsets_are_removed_beside_others_that_are_set_or_stay(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     two = TwoOffsets(kafka_bootstrap, tmp_topic, tmp_path)
@@ -63,7 +64,7 @@ def test_single_offsets_are_forgotten_beside_others_that_are_set_or_stay(
 
 
 @pytest.mark.kafka
-def test_where_offsets_are_set_and_forgotten_a_fence_refuses_both(
+def test_a_fenced_change_neither_sets_nor_removes_offsets(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two, commit = TwoOffsets(kafka_bootstrap, tmp_topic, tmp_path), Fence.commit_offsets
@@ -79,7 +80,7 @@ def test_where_offsets_are_set_and_forgotten_a_fence_refuses_both(
 
 
 @pytest.mark.kafka
-def test_what_kafka_refuses_to_forget_once_others_are_changed_is_no_refusal(
+def test_a_refused_removal_after_other_changes_has_an_unknown_outcome(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two, forget = TwoOffsets(kafka_bootstrap, tmp_topic, tmp_path), delete_group_offsets.forget
@@ -104,7 +105,7 @@ def test_what_kafka_refuses_to_forget_once_others_are_changed_is_no_refusal(
 
 
 @pytest.mark.kafka
-def test_a_client_that_cannot_forget_single_offsets_forgets_all_or_refuses(
+def test_a_client_that_cannot_remove_single_offsets_removes_all_or_refuses(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = TwoOffsets(kafka_bootstrap, tmp_topic, tmp_path)
@@ -120,7 +121,7 @@ def test_a_client_that_cannot_forget_single_offsets_forgets_all_or_refuses(
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("reset", [True, False])
-def test_nothing_is_forgotten_of_a_group_that_somebody_joins_meanwhile(
+def test_no_offset_is_removed_from_a_group_that_gets_members_meanwhile(
     reset: bool, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = TwoOffsets(kafka_bootstrap, tmp_topic, tmp_path)
@@ -145,10 +146,10 @@ def test_nothing_is_forgotten_of_a_group_that_somebody_joins_meanwhile(
 
 
 @pytest.mark.kafka
-def test_a_connector_is_asked_once_before_anything_is_written_and_in_no_dry_run(
+def test_alter_offsets_is_called_once_before_any_write_and_not_in_a_dry_run(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may change what it keeps elsewhere when it is asked."""
+    """It may change offsets elsewhere when it is called."""
     two, asked = TwoOffsets(kafka_bootstrap, tmp_topic, tmp_path), list[Any]()
 
     def refuses(_self: FileStreamSink, config: Any, offsets: Any) -> bool:

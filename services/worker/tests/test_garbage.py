@@ -1,4 +1,4 @@
-"""A run's garbage collector: not in the way of records, and never off."""
+"""Garbage collector of a run: it does not delay records, and is never off."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(Cyclic.most, daemon.COLLECT_AFTER)
 """
 
 
-def test_batches_start_no_collection_and_cycles_do_not_pile_up() -> None:
+def test_batches_start_no_collection_and_cycles_are_collected() -> None:
     ran = subprocess.run([sys.executable, "-c", _PROCESS], capture_output=True, text=True, check=True, timeout=60)
     collections, most, after = map(int, ran.stdout.split())
     assert collections == 0

@@ -1,8 +1,8 @@
-"""The recorded offsets topics of Java Connect 4.3.1: read, they give what Connect's REST showed after each scenario;
-and the same requests, made to us, put the same records into the same partitions.
+"""The recorded offsets topics of Java Connect 4.3.1: read here, they give what Connect's REST showed after each
+scenario; and the same requests, sent to us, put the same records into the same partitions.
 
-What Connect's tasks wrote is put there as they wrote it; what its REST API wrote is asked of our worker again. A
-request whose lines are not in the dump (Connect refused it, or there was nothing to do) is not asked.
+Records of Connect's tasks are produced as they were; changes by its REST API are requested from our worker again. A
+request whose lines are not in the dump (Connect refused it, or there was nothing to do) is left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support import golden
 
 Json = dict[str, Any]
 
-PARTITIONS = 5  # what the recorded clusters had
+PARTITIONS = 5  # as in the recorded clusters
 DUMP = golden.lines("offsets-topic.jsonl")
 EXPECTED = golden.lines_or_own("expect.jsonl")
 WORKERS = sorted({line["worker"] for line in DUMP})
@@ -55,14 +55,14 @@ def _of(worker: str) -> list[Json]:
 
 
 def _shared_topic(worker: str) -> str:
-    """The worker's own: the one that is no connector's."""
+    """The worker's own offsets topic, which belongs to no connector."""
     own = {config.get(_OWN_TOPIC) for config in _configs(worker).values()}
     (topic,) = {line["topic"] for line in _of(worker)} - own
     return str(topic)
 
 
 def _scenarios(worker: str) -> Iterator[tuple[Json, list[Json]]]:
-    """What each scenario of the worker showed, and the lines that it brought."""
+    """Expected view of each scenario of the worker, and its lines."""
     dump, applied = _of(worker), 0
     for expected in (one for one in EXPECTED if one["worker"] == worker):
         last = max((at for at, line in enumerate(dump) if line["scenario"] == expected["scenario"]), default=-1)
@@ -72,7 +72,7 @@ def _scenarios(worker: str) -> Iterator[tuple[Json, list[Json]]]:
 
 
 def _offset_views(expected: Json) -> Iterator[tuple[str, list[Json]]]:
-    """Connector and offsets of each source that was asked for."""
+    """Connector and offsets of each source whose offsets were read."""
     for path, view in expected["views"].items():
         shown = view["body"].get("offsets") if view["status"] == 200 and path.endswith("/offsets") else None
         if shown is not None and not any("kafka_topic" in one["partition"] for one in shown):
@@ -103,7 +103,7 @@ def test_every_scenario_gives_connects_view(worker: str) -> None:
     assert seen > 30 or not golden.is_own()
 
 
-def test_each_record_is_made_of_what_it_says_and_lies_where_java_put_it() -> None:
+def test_each_record_is_reproduced_byte_for_byte_in_javas_partition() -> None:
     assert len(DUMP) == 34 or not golden.is_own()
     for line in DUMP:
         key, value = golden.key_and_value(line)

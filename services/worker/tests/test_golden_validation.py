@@ -1,12 +1,12 @@
 """Validation equals Connect 4.3.1's: every definition of its classes, and the whole result of every recorded request.
 
-The vectors (tests/golden/connect) come from the real classes and a live worker. Our own keys (`herdmesh.*`) and what
-this release refuses on top (`test_validation.py`) are no part of Connect's layer, which is what is compared here.
+The vectors (tests/golden/connect) come from the real classes and a live worker. Our own keys (`herdmesh.*`) and the
+additional refusals of this release (`test_validation.py`) are not part of Connect's layer, which is compared here.
 
-What cannot be compared as it is, each named in its test: requests whose body is no map of texts, which no message of
-ours can carry; a Java NullPointerException; in what the mirror differs (`tests/support/mirror_differences.py`); and
-definitions that have no counterpart here: the worker's own settings, whose names and defaults are compared where ours
-has them (cli/tests/standalone/test_connects_settings.py).
+Some results cannot be compared as they are, each named in its test: requests whose body is no map of texts, which no
+message of ours can carry; a Java NullPointerException; the mirror's differences
+(`tests/support/mirror_differences.py`); and definitions that have no counterpart here: the worker's own settings, whose
+names and defaults are compared where ours has them (cli/tests/standalone/test_connects_settings.py).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ WORKERS = {
     "eos": WorkerFacts(_CONVERTERS, "gold-eos", exactly_once=True),
     "alt": WorkerFacts(_CONVERTERS, "gold-alt", exactly_once=False, overrides=override_policy("None")),
 }
-"""The workers the vectors were recorded on."""
+"""The workers on which the vectors were recorded."""
 
 
 # --- definitions
@@ -115,14 +115,14 @@ def test_definitions_are_declared_as_in_connect(owner: str) -> None:
             assert (key.validator.text if key.validator else None) == line["validator"], line["id"]
 
 
-def test_all_classes_but_the_workers_settings_are_ours() -> None:
+def test_we_define_all_recorded_classes_except_the_workers_settings() -> None:
     assert set(RECORDED) - set(_OURS) == set(validation_differences.WORKERS)
     assert sum(map(len, RECORDED.values())) == 629
 
 
 @pytest.mark.parametrize("owner", validation_differences.WORKERS)
-def test_every_setting_of_connects_worker_is_used_or_answered_for(owner: str) -> None:
-    """A properties file that sets all of them, each to its default: none is taken for a misspelt one."""
+def test_every_setting_of_connects_worker_is_used_or_warned_about(owner: str) -> None:
+    """A properties file sets each of them to its default: none is reported as unknown."""
     values = {line["name"]: line["default"] or "" for line in RECORDED[owner]}
     values.update(dict.fromkeys(REQUIRED_PROPERTIES, "x"))
     values.update({"key.converter": "String", "value.converter": "String"})
@@ -134,7 +134,7 @@ def test_every_setting_of_connects_worker_is_used_or_answered_for(owner: str) ->
 
 
 @pytest.mark.parametrize("vector", golden.lines("validate.jsonl"), ids=lambda vector: vector["id"])
-def test_results_are_connects(vector: golden.Line) -> None:
+def test_results_equal_connects(vector: golden.Line) -> None:
     config, answer = validation_differences.properties(vector["request_body"]), vector["response_body"]
     if config is None:
         assert vector["status"] == 500  # Connect cannot read it either
@@ -145,8 +145,8 @@ def test_results_are_connects(vector: golden.Line) -> None:
         assert comparable(str(result)) in comparable(answer["message"])
         return
     if validation_differences.is_null_pointer(vector):
-        # A bug of Java's: it trips over the version it has just refused. The same request is refused by name here, and
-        # by Connect when the connector is created (golden rest vectors).
+        # A bug of Java's: it fails over the version it has just refused. Here the request is refused by name, as
+        # Connect does when the connector is created (golden rest vectors).
         assert [one.name for one in result.fields if one.value.problems] == [
             "connector.class",
             "connector.plugin.version",
@@ -157,7 +157,7 @@ def test_results_are_connects(vector: golden.Line) -> None:
     if mirror_differences.is_asked_for(vector):
         for own in found["configs"]:
             if own["value"]["name"] in mirror_differences.own_keys(config):
-                own.pop("definition")  # of a key that Java's has not
+                own.pop("definition")  # of a key that Java's does not have
         plain = result_of({**config, "connector.class": Bare.class_name}, WORKERS[vector["worker"]])
         assert isinstance(plain, Validation)
         answer = mirror_differences.wanted_answer(answer, body_of(plain), config)
@@ -165,7 +165,7 @@ def test_results_are_connects(vector: golden.Line) -> None:
 
 
 def beside() -> dict[str, list[golden.Line]]:
-    """Answers of live 4.3.1 workers by the first part of their id, which says what is varied."""
+    """Answers of live 4.3.1 workers by the first part of their id, which names the varied setting."""
     found: dict[str, list[golden.Line]] = {}
     for line in Path(__file__).with_name("java_validations.jsonl").read_text("utf-8").splitlines():
         vector: golden.Line = json.loads(line)
@@ -174,9 +174,10 @@ def beside() -> dict[str, list[golden.Line]]:
 
 
 @pytest.mark.parametrize("vectors", [pytest.param(vectors, id=name) for name, vectors in beside().items()])
-def test_more_results_are_connects(vectors: list[golden.Line]) -> None:
-    """Configs with one thing or two in them (`tests/support/validations.py` says which workers were asked); answers are
-    kept as their errors and a digest of the whole."""
+def test_results_of_varied_configs_equal_connects(vectors: list[golden.Line]) -> None:
+    """Configs with one or two varied settings (`tests/support/validations.py` has the workers that were queried);
+    answers are kept as their errors and a digest of the whole.
+    """
     for vector in vectors:
         _, worker = RECORDED_ON[vector["worker"]]
         answer = our_answer(vector["config"], worker)

@@ -1,4 +1,4 @@
-"""The watcher of idle tasks, without a broker: a source's sign wakes its task, and time a sink that is to commit."""
+"""Watcher of idle tasks, without a broker: a changed sign wakes a source, and a due commit wakes a sink."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WAIT_S = 30.0
 
 
 class Away(SourceConnector):
-    """Its signs are those it is given; None = its source is away."""
+    """Specs whose signs a test sets; None = the source is unreachable."""
 
     class_name = "Away"
     aliases = ()
@@ -61,14 +61,14 @@ class Away(SourceConnector):
 
 
 async def _wake(heard: asyncio.Queue[TaskHasWork | TaskWaits]) -> TaskHasWork:
-    """The next event that wakes a task; what tasks wait for is left out."""
+    """The next event that wakes a task; waits are left out."""
     while not isinstance(event := await heard.get(), TaskHasWork):
         pass
     return event
 
 
-async def test_a_source_that_is_away_wakes_nobody() -> None:
-    """A run could but wait for it, and hold a slot meanwhile."""
+async def test_an_unreachable_source_wakes_no_task() -> None:
+    """A run could only wait for it, and keep a slot meanwhile."""
     specs = RunSpecs(WorkerSettings(), PluginRegistry([describe(Away)]))
     woken: asyncio.Queue[TaskHasWork | TaskWaits] = asyncio.Queue(10)
     watch = IdleWatch("127.0.0.1:1", {}, 3_600_000, specs, woken.put)
@@ -81,7 +81,7 @@ async def test_a_source_that_is_away_wakes_nobody() -> None:
             assert (await _wake(woken)).reason == "its sign"
         assert Away.signs == []
         Away.signs[:] = [None]
-        watch.remember_sign(unit, spec)  # of a run that begins while it is away
+        watch.remember_sign(unit, spec)  # of a run that begins while it is unreachable
         watch.watch(WatchTask(unit, 2, spec, None, 1))
         async with asyncio.timeout(WAIT_S):
             assert (await _wake(woken)).reason == "its time has come"
@@ -89,7 +89,7 @@ async def test_a_source_that_is_away_wakes_nobody() -> None:
         await watch.close()
 
 
-async def test_an_idle_source_whose_file_is_not_there_says_so_until_it_is(
+async def test_an_idle_source_reports_a_wait_while_its_file_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Its task returned nothing, as if there were no new lines."""
@@ -116,7 +116,7 @@ async def test_an_idle_source_whose_file_is_not_there_says_so_until_it_is(
 
 
 class Quiet:
-    """A broker with topic `t`, whose one partition ends at 5; `looked` is called at each question for ends."""
+    """A broker with topic `t`, whose one partition ends at 5; `looked` is called at each query for ends."""
 
     def __init__(self, looked: Callable[[], None]) -> None:
         self._looked = looked
@@ -136,14 +136,14 @@ class Quiet:
 
 
 class Forgetful(Quiet):
-    """A client that has forgotten the brokers: no question is answered, ever."""
+    """A client that has forgotten the brokers: no request is ever answered."""
 
     def list_topics(self, timeout: float) -> Any:
         raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
 class Deaf:
-    """Hears of no record."""
+    """Reports no arrival."""
 
     def __init__(self, *_: object) -> None: ...
 
@@ -194,7 +194,7 @@ class Sinks:
         self._watch.watch(WatchTask(UnitId(name, 0), idle_id, TaskSpec(config, config, 1), read, 0))
 
 
-async def test_a_sink_without_records_is_woken_to_commit_again_before_a_broker_forgets_its_offsets(
+async def test_a_sink_without_records_is_woken_to_commit_before_its_offsets_expire(
     sinks: Sinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sinks.goes_idle("c", "t", 1)
@@ -203,14 +203,14 @@ async def test_a_sink_without_records_is_woken_to_commit_again_before_a_broker_f
             await sinks.looks.get()
     assert sinks.woken.empty(), "it has time"
     monkeypatch.setattr(idle_watch, "RECOMMIT_S", 0.0)
-    sinks.goes_idle("without a partition", "nowhere", 1)  # is looked at before the other, and has nothing to commit
+    sinks.goes_idle("without a partition", "nowhere", 1)  # is checked before the other, and has nothing to commit
     sinks.goes_idle("c", "t", 2)
     found = await sinks.wakes()
     assert (found.unit, found.idle_id) == (UnitId("c", 0), 2)
     assert sinks.woken.empty()
 
 
-async def test_a_client_that_has_forgotten_the_brokers_is_replaced_once_one_can_be_reached(
+async def test_a_client_that_forgot_the_brokers_is_replaced_once_a_broker_is_reachable(
     sinks: Sinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, made = [False, False, True], list[Quiet]()
@@ -230,7 +230,7 @@ async def test_a_client_that_has_forgotten_the_brokers_is_replaced_once_one_can_
     assert (len(made), reached) == (2, []), "no other while the cluster is away, for it would help nobody"
 
 
-async def test_an_idle_sink_waits_for_a_topic_that_does_not_exist_and_for_a_broker_that_is_away(
+async def test_an_idle_sink_reports_a_wait_for_a_missing_topic_and_an_unreachable_broker(
     sinks: Sinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
@@ -267,14 +267,16 @@ async def test_an_idle_sink_waits_for_a_topic_that_does_not_exist_and_for_a_brok
     assert later is None
 
 
-async def test_records_that_came_while_a_run_ended_wake_its_task(sinks: Sinks) -> None:
-    """Its client had fetched them, so it knew the new end, and the loop was committing its last."""
+async def test_records_that_arrive_while_a_run_ends_wake_its_task(sinks: Sinks) -> None:
+    """Its client had fetched them, so it knew the new end, while the loop did its last commit."""
     sinks.goes_idle("c", "t", 1, position=3)
     assert (await sinks.wakes()).reason == "t-0 ends at 5"
 
 
-def test_sinks_that_go_idle_together_commit_again_one_by_one_and_well_within_a_day() -> None:
-    """A broker may be told to forget after a day; so many tasks of one worker go idle within a minute of its start."""
+def test_sinks_that_become_idle_together_recommit_spread_out_within_a_day() -> None:
+    """A broker's retention of offsets may be a day, and many tasks of one worker become idle within a minute of its
+    start.
+    """
     due_s = sorted(idle_watch.recommit_due_s(100.0) - 100.0 for _ in range(1_000))
     assert due_s[0] > 3_600, "a run costs more than a look"
     assert due_s[-1] <= 24 * 3_600 / 4, "after that a worker may have been away, or the task moved"
@@ -282,8 +284,8 @@ def test_sinks_that_go_idle_together_commit_again_one_by_one_and_well_within_a_d
     assert together < 30, "of 1,000, in the fullest minute"
 
 
-async def test_a_sign_that_does_not_return_keeps_no_task_from_running(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is it asked again meanwhile: each call would leave a thread behind."""
+async def test_a_hanging_change_sign_does_not_block_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not called again meanwhile: each call would leave a thread behind."""
     monkeypatch.setattr(signs, "SIGN_MAX_S", 0.05)
     asked, go_on = list[UnitId](), threading.Event()
 

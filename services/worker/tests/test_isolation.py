@@ -1,7 +1,7 @@
 """Runs that end in every bad way beside one that works: a real worker, real Spark, a real broker.
 
-All are processes under one JVM and one daemon. Whatever one does to its own process, its task's status says it, and the
-others do not notice.
+All are processes under one JVM and one daemon. Whatever one does to its own process, its task's status shows it, and
+the others are not affected.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from services.worker.tests.test_worker_process import (
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-#: What its status says, and how often its process had to die for that.
+#: Expected text of its status, and how often its process had to die for that.
 SAID = {
     "segv": r"its process was killed by SIGSEGV \(Segmentation fault\)",
     "abort": r"its process was killed by SIGABRT \(Aborted\)",
@@ -42,7 +42,7 @@ SAID = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def worker(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerProcess]:
-    """One that knows the connector which breaks."""
+    """A worker that has the connector which breaks."""
     folder = tmp_path_factory.mktemp("isolation")
     breaking_sink.install(folder / "plugins")
     path = os.pathsep.join((str(folder / "plugins"), os.environ.get("PYTHONPATH", "")))
@@ -57,7 +57,7 @@ async def worker(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory)
         await running.stop()
 
 
-async def test_a_run_that_dies_takes_no_other_with_it_and_its_status_says_how(
+async def test_a_run_that_dies_affects_no_other_and_its_status_has_the_cause(
     worker: WorkerProcess, tmp_topic: Callable[..., str]
 ) -> None:
     steady = await create_topic(worker.bootstrap, tmp_topic("steady"), 1)
@@ -86,10 +86,10 @@ async def test_a_run_that_dies_takes_no_other_with_it_and_its_status_says_how(
     assert runs == {"segv": 1, "abort": 1, "exit": 1, "kill": 4, "grow": 1}
 
 
-async def test_an_application_of_its_own_takes_nobody_with_it(
+async def test_the_death_of_a_connectors_own_application_affects_no_other_connector(
     worker: WorkerProcess, tmp_topic: Callable[..., str]
 ) -> None:
-    """Its JVM is another than the worker's, and is begun anew with the next run."""
+    """Its JVM differs from the worker's, and starts anew with the next run."""
     shared, own = [await create_topic(worker.bootstrap, tmp_topic(name), 1) for name in ("shared", "own")]
     beside = await _steady(worker, "shared", shared)
     pid = await _steady(worker, "own", own, **{"herdmesh.isolation": "application"})
@@ -106,8 +106,8 @@ async def test_an_application_of_its_own_takes_nobody_with_it(
     await _goes_on(worker, "shared", shared, beside)
 
 
-async def test_a_run_can_start_processes_by_a_fork(worker: WorkerProcess, tmp_topic: Callable[..., str]) -> None:
-    """As pyspark starts the JVM of a task's own Spark, while gRPC, which tells the worker of the run, is at work."""
+async def test_a_run_can_fork_processes_while_grpc_works(worker: WorkerProcess, tmp_topic: Callable[..., str]) -> None:
+    """As pyspark starts the JVM of a task's own Spark, while gRPC reports the run to the worker."""
     topic = await create_topic(worker.bootstrap, tmp_topic("forks"), 1)
     await produce(worker.bootstrap, topic, ["one"])
     worker.start_sink("forks", topic, **{"connector.class": "Breaks", "how": "forks"})
@@ -121,7 +121,7 @@ def _jvm_over(pid: int) -> psutil.Process:
 
 
 async def _steady(worker: WorkerProcess, name: str, topic: str, **more: str) -> int:
-    """A sink that works; the pid of its run."""
+    """Start a sink that works; the pid of its run."""
     await produce(worker.bootstrap, topic, ["before"])
     worker.start_sink(name, topic, **{"herdmesh.trigger": "continuous", **more})
     await worker.herder.until_report(name, RUNNING)
@@ -132,7 +132,7 @@ async def _steady(worker: WorkerProcess, name: str, topic: str, **more: str) -> 
 
 
 async def _goes_on(worker: WorkerProcess, name: str, topic: str, pid: int) -> None:
-    """In the run that it had."""
+    """Check that the sink still works in the run that it had."""
     await produce(worker.bootstrap, topic, ["after"])
     await worker.until(name, lambda: worker.lines(name)[-1:] == ["after"], "writing on")
     held = await _held(worker, name)

@@ -1,4 +1,4 @@
-"""Levels the leader tells are carried out once each: of the cluster by revision, of this worker alone by request id."""
+"""Log levels from the leader are set once each: of the cluster by revision, of this worker alone by request id."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def in_force() -> int:
     return logging.getLogger(LOGGER).level
 
 
-def test_a_cluster_level_is_carried_out_once_and_a_repeat_is_answered_as_the_first(here: Loggers) -> None:
+def test_a_cluster_level_is_set_once_and_a_repeat_has_the_first_reply(here: Loggers) -> None:
     debug = SetLogger(LOGGER, "DEBUG", at(5))
     assert here.revision is None
     assert changed(here, debug) == [LOGGER]
@@ -53,14 +53,14 @@ def test_an_older_cluster_level_changes_nothing(here: Loggers) -> None:
     assert (in_force(), here.revision) == (logging.DEBUG, at(5))
 
 
-def test_a_level_of_another_store_is_news(here: Loggers) -> None:
-    """The config topic was made anew: its offsets say nothing of the older one's."""
+def test_a_cluster_level_of_another_store_is_set(here: Loggers) -> None:
+    """The config topic was recreated: its offsets are not comparable with those of the older one."""
     changed(here, SetLogger(LOGGER, "DEBUG", at(5)))
     assert changed(here, SetLogger(LOGGER, "ERROR", at(4, "another"))) == [LOGGER]
     assert (in_force(), here.revision) == (logging.ERROR, at(4, "another"))
 
 
-def test_a_level_of_its_own_is_carried_out_once_per_request(here: Loggers) -> None:
+def test_a_level_of_one_worker_is_set_once_per_request_id(here: Loggers) -> None:
     debug = SetLogger(LOGGER, "DEBUG", request_id="r1")
     assert changed(here, debug) == [LOGGER]
     assert changed(here, SetLogger(LOGGER, "ERROR", at(5))) == [LOGGER]
@@ -71,7 +71,7 @@ def test_a_level_of_its_own_is_carried_out_once_per_request(here: Loggers) -> No
         changed(here, SetLogger(LOGGER, "ERROR"))
 
 
-def test_a_request_id_of_another_level_names_it(here: Loggers) -> None:
+def test_a_request_id_reused_for_another_level_is_refused_with_the_first_level(here: Loggers) -> None:
     changed(here, SetLogger(LOGGER, "DEBUG", request_id="r1"))
     with pytest.raises(ConfigError, match=f"r1 was used for {LOGGER}=DEBUG") as refused:
         changed(here, SetLogger(LOGGER, "ERROR", request_id="r1"))
@@ -79,23 +79,23 @@ def test_a_request_id_of_another_level_names_it(here: Loggers) -> None:
     assert in_force() == logging.DEBUG
 
 
-def test_a_level_java_has_not_is_told_once(here: Loggers) -> None:
-    """Whoever writes the config topic may write any: it stays wrong."""
+def test_a_cluster_level_unknown_to_java_is_refused_once(here: Loggers) -> None:
+    """Any writer of the config topic may write one, and it stays invalid."""
     with pytest.raises(ValueError, match="invalid log level"):
         here.carry_out(SetLogger(LOGGER, "LOUD", at(5)))
     assert here.revision == at(5)
     assert changed(here, SetLogger(LOGGER, "LOUD", at(5))) == []
 
 
-def test_a_set_level_asked_of_a_cluster_call_again_is_known_by_its_request_id() -> None:
-    """What was set after it is newer, and so is the revision of the question that asks what it changed."""
+def test_a_repeated_cluster_level_is_recognised_by_its_request_id() -> None:
+    """A later level is newer, and so is the revision of the command that asks for the first one's changes."""
     levels = Levels()
     levels.carried_out(SetLogger("a", "DEBUG", at(3), "r1"), ["a", "a.b"])
     levels.carried_out(SetLogger("a", "ERROR", at(4)), ["a"])
     assert levels.changed_before(SetLogger("a", "DEBUG", at(4), "r1")) == ("a", "a.b")
 
 
-def test_what_is_remembered_is_bounded_and_the_newest_stays() -> None:
+def test_remembered_levels_are_bounded_and_the_newest_stays() -> None:
     levels = Levels()
     for number in range(REMEMBERED_MAX + 1):
         levels.carried_out(SetLogger("a", "DEBUG", request_id=f"r{number}"), ["a"])
@@ -108,7 +108,7 @@ def test_what_is_remembered_is_bounded_and_the_newest_stays() -> None:
 
 
 @given(st.lists(st.integers(1, 20), max_size=30))
-def test_the_newest_level_told_is_in_force_whatever_is_repeated(told: list[int]) -> None:
+def test_the_newest_level_is_in_force_whatever_is_repeated(told: list[int]) -> None:
     levels, done = Levels(), list[int]()
     for offset in told:
         question = SetLogger("a", str(offset), at(offset))

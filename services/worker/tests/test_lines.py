@@ -1,4 +1,4 @@
-"""The lines to herder and status store over real servers: fail-over, order, and what waits while they are away."""
+"""Connections to herder and status store over real servers: fail-over, order, and queues while they are unreachable."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_statuses_wait_for_the_store_and_the_latest_wins(emitted: asyncio.
     assert store.leases[-1].leaving
 
 
-async def test_what_runs_waits_for_company_and_what_does_not_for_nothing(
+async def test_running_statuses_are_batched_and_others_are_sent_at_once(
     emitted: asyncio.Queue[events.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(statuses, "_GATHER_S", 3_600.0)
@@ -93,7 +93,7 @@ async def test_what_runs_waits_for_company_and_what_does_not_for_nothing(
     assert store.of("c", 3), "and who closes waits no longer than it must"
 
 
-async def test_each_request_has_a_higher_sequence_also_after_one_that_failed(
+async def test_each_request_has_a_higher_sequence_also_after_a_failed_one(
     emitted: asyncio.Queue[events.Event],
 ) -> None:
     store = RememberingStatusStore()
@@ -114,7 +114,7 @@ async def test_each_request_has_a_higher_sequence_also_after_one_that_failed(
         await server.stop(0)
 
 
-async def test_a_status_that_is_invalid_holds_up_no_other(emitted: asyncio.Queue[events.Event]) -> None:
+async def test_an_invalid_status_delays_no_other(emitted: asyncio.Queue[events.Event]) -> None:
     store = RememberingStatusStore()
     store.invalid.add("bad")
     server, address = await fakes.serve_store(store)
@@ -132,7 +132,7 @@ async def test_a_status_that_is_invalid_holds_up_no_other(emitted: asyncio.Queue
         await server.stop(0)
 
 
-async def test_a_stale_status_is_told(emitted: asyncio.Queue[events.Event]) -> None:
+async def test_a_stale_status_emits_an_event(emitted: asyncio.Queue[events.Event]) -> None:
     store = RememberingStatusStore()
     store.stale.add("c")
     server, address = await fakes.serve_store(store)
@@ -147,7 +147,7 @@ async def test_a_stale_status_is_told(emitted: asyncio.Queue[events.Event]) -> N
         await server.stop(0)
 
 
-async def test_the_session_follows_the_leader_and_comes_back(emitted: asyncio.Queue[events.Event]) -> None:
+async def test_the_session_follows_the_leader_and_reconnects(emitted: asyncio.Queue[events.Event]) -> None:
     follower, leader = ScriptedHerder(), ScriptedHerder()
     follower_server, follower_address = await fakes.serve_herder(follower)
     leader_server, leader_address = await fakes.serve_herder(leader)
@@ -176,8 +176,9 @@ async def test_the_session_follows_the_leader_and_comes_back(emitted: asyncio.Qu
         await leader_server.stop(0)
 
 
-async def test_a_worker_that_left_and_was_released_dials_no_more(emitted: asyncio.Queue[events.Event]) -> None:
-    """Its loop may be busy for seconds before it ends the process. Another session shows when it would have dialled."""
+async def test_a_released_worker_opens_no_session(emitted: asyncio.Queue[events.Event]) -> None:
+    """Its loop may be busy for seconds before it ends the process. A second session shows when it would have
+    connected."""
     leaver_herder, other_herder = ScriptedHerder(), ScriptedHerder()
     servers = [await fakes.serve_herder(one) for one in (leaver_herder, other_herder)]
 
@@ -197,7 +198,7 @@ async def test_a_worker_that_left_and_was_released_dials_no_more(emitted: asynci
             herder.send(released)
             herder.end_session()
         for count in (2, 3, 4):
-            await other_herder.until_session(count)  # it did not ask to leave: it goes on
+            await other_herder.until_session(count)  # it did not ask to leave: it connects again
             other_herder.end_session()
         assert len(leaver_herder.hellos) == 1
     finally:

@@ -1,5 +1,6 @@
-"""A process that grows beyond its bound is killed, also one that lets nothing else of it run, and with what it started,
-which counts; no other is touched."""
+"""A process that exceeds its memory limit is killed, also one that blocks all its threads, together with the processes
+it started, which count; no other is affected.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from herdmesh.worker.effects.runs.process_trees import ProcessId, started_by
 from herdmesh.worker.effects.runs.processes import LastWord, RunLine
 
 MB = 1 << 20
-#: Takes 64 MB at each line, without giving the interpreter's lock up (a regular expression), and says so.
+#: Allocates 64 MB at each line, without releasing the interpreter's lock (a regular expression), and reports it.
 GROWS = """
 import re, sys
 taken = []
@@ -29,7 +30,7 @@ for _ in sys.stdin:
         re.match("(a*)*b", "a" * 64)
 """
 
-#: Has a process do that which its own child started, with its input and output, and waits for it.
+#: Has a child of its child do the same, with its input and output, and waits for it.
 STARTS = """
 import subprocess, sys
 grows = [sys.executable, "-c", sys.argv[1], "free"]
@@ -38,7 +39,7 @@ subprocess.run([sys.executable, "-c", "import subprocess, sys; subprocess.run(sy
 
 
 class Grower:
-    """A process that is told when to take more."""
+    """A process that allocates more on command."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -70,7 +71,7 @@ async def growers() -> AsyncIterator[tuple[Grower, Grower]]:
             await one.process.wait()
 
 
-async def test_one_that_grows_beyond_its_bound_is_killed_though_nothing_of_it_can_look(
+async def test_a_process_over_its_limit_is_killed_although_it_holds_the_gil(
     growers: tuple[Grower, Grower],
 ) -> None:
     watch, line, other = MemoryWatch(look_s=0.01), RunLine("r1"), RunLine("r2")
@@ -94,8 +95,8 @@ async def test_one_that_grows_beyond_its_bound_is_killed_though_nothing_of_it_ca
     assert used_bytes(grows.process.pid) == 0
 
 
-async def test_one_that_has_said_its_last_word_is_left_to_end(growers: tuple[Grower, Grower]) -> None:
-    """What it said counts, so it is not to be FAILED for its memory after it."""
+async def test_a_process_over_its_limit_after_its_last_word_is_not_killed(growers: tuple[Grower, Grower]) -> None:
+    """Its last word counts, so the task must not become FAILED for its memory afterwards."""
     watch, done, over = MemoryWatch(look_s=0.01), RunLine("r1"), RunLine("r2")
     first, second = growers
     for one in growers:
@@ -107,14 +108,14 @@ async def test_one_that_has_said_its_last_word_is_left_to_end(growers: tuple[Gro
     assert done.ended_for is None
 
 
-async def test_without_a_bound_nothing_looks(growers: tuple[Grower, Grower]) -> None:
+async def test_without_a_limit_no_watch_runs(growers: tuple[Grower, Grower]) -> None:
     before = asyncio.all_tasks()
     with MemoryWatch().bounding(RunLine("r1"), growers[0].process.pid, 0):
         assert asyncio.all_tasks() == before
 
 
-async def test_what_a_process_started_counts_and_ends_with_it() -> None:
-    """Two generations below it, which takes nothing itself: so does a JVM, of a run with a Spark of its own."""
+async def test_the_memory_of_child_processes_counts_and_they_are_killed_too() -> None:
+    """Two generations below a process that allocates nothing itself, like the JVM of a run with its own Spark."""
     watch, line = MemoryWatch(look_s=0.01, started_s=0.05), RunLine("r1")
     parent = await grower(GROWS, STARTS)
     try:
@@ -136,13 +137,13 @@ async def test_what_a_process_started_counts_and_ends_with_it() -> None:
     assert "MB, and all were killed; raise the bound" in line.ended_for.message
     assert parent.process.stdout is not None
     async with asyncio.timeout(20):
-        await parent.process.stdout.read()  # until nobody has the other end any more
+        await parent.process.stdout.read()  # until no process has the other end any more
 
 
-async def test_what_was_found_once_does_not_count_yet(
+async def test_a_child_process_found_once_does_not_count_yet(
     growers: tuple[Grower, Grower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fork that has not yet executed what it is for has all pages of its parent, but shares them."""
+    """A fork that has not yet executed its program has all pages of its parent, but shares them."""
     run, other = growers
     fork = started_by([os.getpid()])[os.getpid()]
     (of_other,) = (one for one in fork if one.pid == other.process.pid)

@@ -1,4 +1,4 @@
-"""What `herd offsets get` says of offsets that no run goes on from. Of a sink's: `test_offsets.py`."""
+"""Notes of `herd offsets get` about offsets from which no run continues. `test_offsets.py` has those of a sink."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.worker.tests.test_offsets import NOT_GONE_ON_FROM, bench
 
 
 @pytest.mark.kafka
-def test_a_mirrors_offsets_of_an_earlier_topic_are_told_as_that(
+def test_a_mirrors_offsets_of_an_earlier_topic_have_a_note(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap, tmp_topic("offsets"))

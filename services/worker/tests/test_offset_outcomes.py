@@ -1,4 +1,4 @@
-"""What is told of a change of offsets that did not come to its end: nothing was changed, or nobody knows."""
+"""Reported outcome of a change of offsets that failed midway: nothing was changed, or the outcome is unknown."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from herdmesh.worker.effects.offsets.offset_write_outcome import OutcomeUncertai
 WAIT_MS = 15_000
 
 
-def test_only_a_write_that_may_have_taken_effect_is_uncertain() -> None:
+def test_only_a_write_that_may_have_taken_effect_has_an_unknown_outcome() -> None:
     with pytest.raises(OutcomeUncertain), writing():
         raise TaskFailed("no answer", ErrorClass.UNREACHABLE)
     with pytest.raises(TaskFenced), writing():
         raise TaskFenced("another owner")
 
 
-def test_whatever_ends_a_write_of_which_a_part_may_be_done_leaves_its_outcome_open() -> None:
+def test_any_error_after_a_possibly_done_part_gives_an_unknown_outcome() -> None:
     def fails(error: Exception) -> None:
         with writing() as progress:
             progress.already = "group g is deleted"
@@ -40,12 +40,13 @@ def test_whatever_ends_a_write_of_which_a_part_may_be_done_leaves_its_outcome_op
 
 
 class Deletion:
-    """The deletion of group `g`, by a reset, whose first answer is `first`. `verified` is what the config topic says
-    each time."""
+    """The deletion of group `g`, by a reset, whose first answer is `first`. `verified` has the result of each check of
+    the config topic.
+    """
 
     def __init__(self, first: int, verified: Callable[[], None] = lambda: None) -> None:
         self.asked = list[str]()
-        #: what the group's coordinator says once a deletion was asked for.
+        #: answer of the group's coordinator after a deletion was requested.
         self.then: int = KafkaError.GROUP_ID_NOT_FOUND
         self.heard: Callable[[], None] = lambda: None
         self._first = first
@@ -78,8 +79,8 @@ class Deletion:
             self._change._forget(gone, time.monotonic() + 15, progress)  # pyright: ignore[reportPrivateUsage]
 
 
-def test_a_deletion_is_not_repeated_once_whoever_asked_may_have_gone_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first answer takes 16 s and tells nothing."""
+def test_a_deletion_is_not_retried_after_the_callers_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first answer takes 16 s and leaves the outcome unknown."""
     deletion = Deletion(KafkaError.REQUEST_TIMED_OUT)
     late = SimpleNamespace(monotonic=lambda: time.monotonic() + 16)
     deletion.heard = lambda: monkeypatch.setattr(offset_write_outcome, "time", late)
@@ -88,8 +89,8 @@ def test_a_deletion_is_not_repeated_once_whoever_asked_may_have_gone_on(monkeypa
     assert deletion.asked == ["g"]
 
 
-def test_a_deletion_is_not_repeated_over_a_change_that_was_begun_meanwhile() -> None:
-    """Kafka answers this worker late, and its herder, which lost it, has asked another."""
+def test_a_deletion_is_not_retried_over_a_change_that_was_begun_meanwhile() -> None:
+    """Kafka answers this worker late, and its herder, which lost it, has sent the request to another."""
 
     def begun() -> None:
         raise TaskFenced("another change of its offsets begun")
@@ -100,7 +101,9 @@ def test_a_deletion_is_not_repeated_over_a_change_that_was_begun_meanwhile() -> 
     assert deletion.asked == ["g"]
 
 
-def test_a_coordinator_that_is_not_found_again_leaves_the_deletion_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deletion_whose_coordinator_is_not_found_again_has_an_unknown_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     deletion = Deletion(KafkaError.NOT_COORDINATOR)
     deletion.then = KafkaError._TRANSPORT  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 1)
@@ -109,7 +112,7 @@ def test_a_coordinator_that_is_not_found_again_leaves_the_deletion_uncertain(mon
     assert deletion.asked == ["g"]
 
 
-def test_a_deletion_is_repeated_while_nothing_was_done_to_the_connector_and_refused_as_it_is() -> None:
+def test_a_deletion_is_retried_while_the_connector_is_unchanged_and_a_refusal_is_final() -> None:
     deletion = Deletion(KafkaError.NOT_COORDINATOR)
     deletion.carry_out()
     assert deletion.asked == ["g", "g"]

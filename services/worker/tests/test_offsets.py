@@ -1,4 +1,4 @@
-"""Offsets written for somebody who asks: Connect's texts for what is wrong, all or none, and tasks start there."""
+"""Offsets changed on request: Connect's error texts, all or nothing, and tasks start from them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Bench:
     def change(
         self, config: dict[str, str | None], *offsets: tuple[Any, Any], timeout_ms: int = WAIT_MS, **more: Any
     ) -> tuple[list[tuple[Any, Any]], str]:
-        """What is told of a change of a connector that is there and stopped."""
+        """Result of a change for a connector that exists and is stopped."""
         entries = tuple(OffsetEntry(json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
         question = AlterOffsets(str(config["name"]), config, entries, timeout_ms=timeout_ms, **more)
         told = asyncio.run(Offsets(self.specs, self.offset_file).alter(question))
@@ -73,7 +73,7 @@ class Bench:
         return documents(asyncio.run(Offsets(self.specs, self.offset_file).told(question)))
 
     def note(self, config: dict[str, str | None]) -> str:
-        """What is said beside the offsets that are told."""
+        """The note beside the offsets."""
         question = ReadOffsets(str(config["name"]), config)
         return asyncio.run(Offsets(self.specs, self.offset_file).told(question)).message
 
@@ -130,7 +130,7 @@ def at(topic: str, partition: Any = 0) -> dict[str, Any]:
 
 NOT_GONE_ON_FROM = "they are not gone on from, the next run begins these topics anew"
 
-# --- what is wrong with them: the texts of Java's answers as recorded from 4.3.1, before anything is written
+# --- refusals before anything is written: the texts of Java's answers as recorded from 4.3.1
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,16 @@ NOT_GONE_ON_FROM = "they are not gone on from, the next run begins these topics 
          "Offsets may only contain primitive types as values, but field position contains MAP"),
     ],
 )  # fmt: skip
-def test_what_a_file_source_refuses(partition: Any, offset: Any, text: str, tmp_path: Path) -> None:
+def test_a_file_source_refuses_invalid_offsets_with_connects_texts(
+    partition: Any, offset: Any, text: str, tmp_path: Path
+) -> None:
     with pytest.raises((ConfigError, DataError)) as refused:
         bench(NOWHERE).alter(source(tmp_path / "a"), (partition, offset))
     assert str(refused.value) == text
 
 
-def test_a_file_source_has_anything_forgotten(tmp_path: Path) -> None:
-    """As in Connect: what should never have been stored can be cleaned up, and does not keep a reset from the rest."""
+def test_any_offset_of_a_file_source_can_be_removed(tmp_path: Path) -> None:
+    """As in Connect: an offset that should never have been stored can be removed, and does not prevent a reset."""
     garbage = [(None, None), ({"bad": "a"}, None), ({"filename": "a"}, None)]
     assert FileStreamSource().alter_offsets(source(tmp_path / "a"), garbage)
 
@@ -182,7 +184,9 @@ def test_a_file_source_has_anything_forgotten(tmp_path: Path) -> None:
         (at("t"), {"kafka_offset": -5}, "The offset for a sink connector must not be negative: -5"),
     ],
 )  # fmt: skip
-def test_what_a_sink_refuses(partition: Any, offset: Any, text: str, tmp_path: Path) -> None:
+def test_a_sink_refuses_invalid_offsets_with_connects_texts(
+    partition: Any, offset: Any, text: str, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError) as refused:
         bench(NOWHERE).alter(sink(tmp_path / "a", "t"), (partition, offset))
     assert str(refused.value) == text
@@ -208,7 +212,7 @@ def test_a_standalone_workers_offsets_go_to_its_file(tmp_path: Path) -> None:
         file.close()
 
 
-def test_a_partition_that_is_named_twice_has_its_last_offset() -> None:
+def test_a_partition_named_twice_gets_its_last_offset() -> None:
     entries = [(at("t", 1), 5), (at("t"), 3), (at("t", "1"), 4), (at("t"), None)]
     forms = [
         (json.dumps(one), None if offset is None else json.dumps({"kafka_offset": offset})) for one, offset in entries
@@ -216,7 +220,7 @@ def test_a_partition_that_is_named_twice_has_its_last_offset() -> None:
     assert sink_offsets(forms) == {("t", 1): 4, ("t", 0): None}
 
 
-# --- where tasks start then, with a real broker
+# --- start positions of tasks, with a real broker
 
 
 @pytest.mark.kafka
@@ -279,7 +283,7 @@ def test_a_sinks_offsets_are_written_all_or_none(
     with pytest.raises(ConfigError, match="create their topics first"):
         here.alter(config, (at(topic), {"kafka_offset": 1}), (at(topic, 99), {"kafka_offset": 0}))
     assert kafka.committed(group, (topic, 0), (topic, 1)) == [-1001, -1001]
-    # What another connector of that name left is forgotten with null.
+    # Offsets of another connector of that name are removed with null.
     here.alter(config, (at(topic), {"kafka_offset": 3}), (at(topic, 1), {"kafka_offset": 0}))
     here.alter(config, (at(topic), None))
     assert kafka.committed(group, (topic, 0), (topic, 1)) == [-1001, 0]
@@ -289,7 +293,7 @@ def test_a_sinks_offsets_are_written_all_or_none(
 
 
 @pytest.mark.kafka
-def test_a_write_cuts_off_an_older_owner_and_refuses_a_group_with_members(
+def test_a_write_fences_an_older_owner_and_refuses_a_group_with_members(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
@@ -312,10 +316,10 @@ def test_a_write_cuts_off_an_older_owner_and_refuses_a_group_with_members(
         assert refused.value.error_class is ErrorClass.BAD_CONFIG
 
 
-# --- prepared: all but the write, which is whoever's that creates the connector
+# --- prepared: everything but the write, which the creator of the connector does
 
 
-# --- of connectors that are there: told, altered, reset, rewound
+# --- of existing connectors: read, altered, reset, rewound
 
 FALSE = (
     "The Connect framework-managed offsets for this connector have been altered successfully. However, if this "
@@ -323,14 +327,14 @@ FALSE = (
 )
 
 
-def test_connects_texts_say_what_the_connector_answered() -> None:
+def test_connects_texts_reflect_the_result_of_alter_offsets() -> None:
     done = "The offsets for this connector have been reset successfully"
     assert changed_message(agreed=True, reset=True, dry_run=False) == done
     assert changed_message(agreed=False, reset=False, dry_run=False) == FALSE
     assert changed_message(agreed=False, reset=False, dry_run=True).startswith("dry run: nothing was changed")
 
 
-def test_a_standalone_sources_offsets_are_told_and_reset_in_its_file(tmp_path: Path) -> None:
+def test_a_standalone_sources_offsets_are_read_and_reset_in_its_file(tmp_path: Path) -> None:
     file = OffsetFile(str(tmp_path / "offsets"))
     file.open()
     try:
@@ -348,7 +352,7 @@ def test_a_standalone_sources_offsets_are_told_and_reset_in_its_file(tmp_path: P
 
 
 @pytest.mark.kafka
-def test_a_sources_offsets_are_those_of_both_topics_and_a_reset_forgets_them_by_their_bytes(
+def test_a_sources_offsets_come_from_both_topics_and_a_reset_removes_the_stored_keys(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """Its own topic over the worker's; a Java worker's keys may have spaces and another order than ours."""
@@ -379,7 +383,7 @@ def test_a_sources_offsets_are_those_of_both_topics_and_a_reset_forgets_them_by_
 
 
 @pytest.mark.kafka
-def test_whoever_only_looks_makes_no_offsets_topic_and_a_change_asks_the_connector_once(
+def test_a_read_creates_no_offsets_topic_and_a_change_calls_alter_offsets_once(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offsets, asked = tmp_topic("offsets"), list[Any]()
@@ -402,7 +406,7 @@ def test_whoever_only_looks_makes_no_offsets_topic_and_a_change_asks_the_connect
 
 
 @pytest.mark.kafka
-def test_a_sinks_offsets_are_reset_and_rewound_by_its_own_group(
+def test_a_sinks_offsets_are_reset_and_rewound_in_its_own_group(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
@@ -423,7 +427,7 @@ def test_a_sinks_offsets_are_reset_and_rewound_by_its_own_group(
     found, message = here.change(config, rewind_to_ms=1_002)
     assert (found[:2], message) == (rewound, "The offsets for this connector have been altered successfully")
     assert kafka.committed(group, (topic, 0), (topic, 1)) == [2, 1]
-    # Beyond what was read a rewind goes only when that is allowed, and says so.
+    # A rewind goes beyond the read records only if that is allowed, and reports it.
     forward = f"{topic}-0 is at 2 and goes to 3"
     for dry_run in (True, False):
         with pytest.raises(ConfigError, match=rf"forward, past .*: {forward}; .*--allow-forward") as refused:
@@ -442,7 +446,7 @@ def test_a_sinks_offsets_are_reset_and_rewound_by_its_own_group(
 
 
 @pytest.mark.kafka
-def test_what_a_commit_said_beside_its_offset_is_kept_with_the_new_one(
+def test_the_metadata_of_the_last_commit_is_kept_with_the_new_offset(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """The files that it staged may still have to be published."""
@@ -456,7 +460,7 @@ def test_what_a_commit_said_beside_its_offset_is_kept_with_the_new_one(
         here.change(config, (at(topic), {"kafka_offset": 1}))
         [found] = consumer.committed([TopicPartition(topic, 0)], 10)
         assert (found.offset, found.metadata) == (1, "staged")
-        # of a topic that was made again: a task would take the new offset for one of the topic before, and for none
+        # of a recreated topic: a task would take the new offset for one of the earlier topic, and ignore it
         before = manifest.encode("staged", "another-id")
         assert here.note(config) == ""
         consumer.commit(offsets=[TopicPartition(topic, 0, 4, before)], asynchronous=False)
@@ -470,7 +474,7 @@ def test_what_a_commit_said_beside_its_offset_is_kept_with_the_new_one(
 
 
 @pytest.mark.kafka
-def test_more_offsets_than_the_producer_has_room_for_are_written_all_the_same(
+def test_more_offsets_than_the_producers_buffer_holds_are_written(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     here = bench(kafka_bootstrap, tmp_topic("offsets"))
@@ -486,7 +490,7 @@ def test_more_offsets_than_the_producer_has_room_for_are_written_all_the_same(
 def test_a_sources_offsets_are_written_all_or_none(
     refusing: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """One of them is larger than the client, or the broker, takes."""
+    """One of them exceeds the limit of the client, or of the broker."""
     kafka, offsets = Kafka(kafka_bootstrap), tmp_topic("offsets")
     here, config = bench(kafka_bootstrap, offsets), source(tmp_path / "a")
     before = [({"filename": "a"}, {"position": 1})]
@@ -496,7 +500,7 @@ def test_a_sources_offsets_are_written_all_or_none(
         kafka.set_topic_config(offsets, {"max.message.bytes": "5000"})
         size = 10_000
     large = ({"filename": "x" * size}, {"position": 3})
-    # Not to be compressed, and what the broker takes is in a batch of its own.
+    # Uncompressed, and the records that the broker accepts are in a batch of their own.
     config |= {"producer.override.compression.type": "none", "producer.override.batch.size": "500"}
     with pytest.raises((TaskFailed, KafkaException), match=r"MSG_SIZE_TOO_LARGE|Message size too large") as refused:
         here.change(config, ({"filename": "a"}, {"position": 2}), ({"filename": "b"}, {"position": 2}), large)
@@ -523,16 +527,16 @@ class StoppedSink:
         )
 
     def resume(self) -> None:
-        """It is given tasks."""
+        """Give it tasks."""
         tasks = ManifestRecord(self.name, "i1", task_digests=("d",), task_config_generation=2)
         write(self.kafka.bootstrap, self._configs, tasks)
 
     def begin_another(self) -> None:
-        """Another change of its offsets begins: it is what it was, and this was said later."""
+        """Begin another change of its offsets: its state is unchanged, and recorded again later."""
         write(self.kafka.bootstrap, self._configs, ManifestRecord(self.name, "i1", task_config_generation=1))
 
     def reset(self, timeout_ms: int = WAIT_MS) -> None:
-        """By a worker that knows nothing of those tasks."""
+        """Reset by a worker that does not know of those tasks."""
         self._here.change(
             self._config, revision=Revision("store", (1,)), incarnation="i1", reset=True, timeout_ms=timeout_ms
         )
@@ -543,10 +547,10 @@ class StoppedSink:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("meanwhile", ["tasks", "another change"])
-def test_a_worker_that_is_late_changes_nothing_of_what_came_meanwhile(
+def test_a_late_worker_changes_no_offsets_set_meanwhile(
     meanwhile: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """It was frozen when it was asked; another worker was, and the caller has gone on."""
+    """It was frozen after it got the request; another worker got it then, and the caller has continued."""
     stopped = StoppedSink(kafka_bootstrap, tmp_topic, tmp_path)
     if meanwhile == "tasks":
         stopped.resume()
@@ -558,7 +562,7 @@ def test_a_worker_that_is_late_changes_nothing_of_what_came_meanwhile(
 
 
 @pytest.mark.kafka
-def test_a_group_is_deleted_only_as_long_as_whoever_asked_waits(
+def test_a_group_is_not_deleted_after_the_callers_deadline(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deletion is the one write that no fence refuses."""
@@ -575,12 +579,12 @@ def test_a_group_is_deleted_only_as_long_as_whoever_asked_waits(
     assert not isinstance(refused.value, OutcomeUncertain)
     monkeypatch.setattr(offset_write_outcome, "time", time)
     assert stopped.committed() == [1]
-    stopped.reset(timeout_ms=200_000)  # who asked waits longer than the connector takes
+    stopped.reset(timeout_ms=200_000)  # the caller waits longer than the connector takes
     assert stopped.committed() == [-1001]
 
 
 @pytest.mark.kafka
-def test_a_group_is_not_deleted_when_tasks_came_while_the_connector_was_asked(
+def test_a_group_is_not_deleted_when_tasks_start_during_alter_offsets(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped = StoppedSink(kafka_bootstrap, tmp_topic, tmp_path)

@@ -1,8 +1,7 @@
-"""docs/reference/metrics.md, made of the registry: `python -m services.worker.tests.metrics.metrics_page` writes it.
+"""Generator of docs/reference/metrics.md: `python -m services.worker.tests.metrics.metrics_page` writes it.
 
-Owns the page's words. What a metric is is `herdmesh.worker.metrics.names`'s; the herder's rebalance metrics are told of
-as `herdmesh.herder.metrics` has them, and a test asks it; the stores' are
-`herdmesh.topicstore.metrics`'s.
+Owns the page's text. `herdmesh.worker.metrics.names` defines the worker's metrics; the herder's rebalance metrics
+follow `herdmesh.herder.metrics`, which a test checks; those of the stores are in `herdmesh.topicstore.metrics`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the worker's page says of tasks through runs, failures, pauses and restarts: events in, series out."""
+"""Series of tasks on the worker's page through runs, failures, pauses and restarts: events in, series out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class World:
         return out
 
     def start(self, generation: int = 1, incarnation: str = "i", unit: UnitId = TASK) -> str:
-        """Its run's id."""
+        """Start a task; the id of its run."""
         spec = ConnectorSpec(SINK_CONFIG, 1) if unit.task is None else SPEC
         target = TargetState.STARTED
         out = self.handle(leader.start_unit(1, unit, Assignment(1, generation, incarnation), target, spec))
@@ -64,7 +64,7 @@ class World:
         self.handle(events.RunProgress(run_id, ProgressReport(records, records, partitions=parts, measures=found)))
 
     def series(self) -> dict[str, Any]:
-        """All values by name and labels that are not connector and task."""
+        """All values by name and labels, without the labels connector and task."""
         found: dict[str, Any] = {}
         for family in self.metrics.families():
             for labels, value in family.points:
@@ -115,7 +115,7 @@ def test_a_wait_has_a_series_with_its_reason_while_it_lasts(world: World, monkey
     assert not [one for one in world.series() if "waiting" in one]
 
 
-def test_a_connector_whose_call_does_not_return_has_such_a_series(
+def test_a_connector_whose_call_does_not_return_has_a_wait_series(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.start(unit=CONNECTOR)
@@ -125,7 +125,7 @@ def test_a_connector_whose_call_does_not_return_has_such_a_series(
     assert world.series()["herdmesh_connector_waiting_ms waits_for=the connector's code"] == 7_500.0
 
 
-def test_what_was_not_measured_for_a_minute_is_absent(world: World) -> None:
+def test_a_value_not_measured_for_a_minute_is_absent(world: World) -> None:
     world.moved(world.start(), 5)
     world.now_s += 61.0
     found = world.series()
@@ -134,7 +134,7 @@ def test_what_was_not_measured_for_a_minute_is_absent(world: World) -> None:
     assert found[SINK + "sink_record_read_total"] == 5
 
 
-def test_counts_go_on_through_runs_failure_and_restart_in_place(world: World) -> None:
+def test_counts_continue_through_runs_failure_and_restart_in_place(world: World) -> None:
     first = world.start()
     world.moved(first, 5)
     world.moved(first, 9)
@@ -159,7 +159,7 @@ def test_counts_go_on_through_runs_failure_and_restart_in_place(world: World) ->
     assert world.series()[SINK + "sink_record_read_total"] == 16, "a run that is over counts no more"
 
 
-def test_a_replacement_by_a_newer_assignment_goes_on_counting(world: World) -> None:
+def test_counts_continue_when_a_newer_assignment_replaces_the_task(world: World) -> None:
     first = world.start()
     world.moved(first, 5)
     world.start(generation=2)
@@ -171,7 +171,7 @@ def test_a_replacement_by_a_newer_assignment_goes_on_counting(world: World) -> N
     assert found[WORKER + "task_startup_attempts_total"] == 2
 
 
-def test_a_pause_keeps_the_counts_and_is_a_part_of_the_time(world: World) -> None:
+def test_a_pause_keeps_the_counts_and_counts_in_the_time_ratios(world: World) -> None:
     run_id = world.start()
     world.moved(run_id, 5)
     world.now_s += 10.0
@@ -185,7 +185,7 @@ def test_a_pause_keeps_the_counts_and_is_a_part_of_the_time(world: World) -> Non
     assert found[ANY + "pause_ratio"] == pytest.approx(0.75)
 
 
-def test_another_life_of_the_name_or_a_late_return_begins_at_0(world: World) -> None:
+def test_counts_begin_at_0_for_a_recreated_connector_or_a_late_return(world: World) -> None:
     run_id = world.start()
     world.moved(run_id, 5)
     world.stop(1, run_id)
@@ -198,7 +198,7 @@ def test_another_life_of_the_name_or_a_late_return_begins_at_0(world: World) -> 
     assert world.series()[SINK + "sink_record_read_total"] == 0
 
 
-def test_what_has_left_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_units_that_left_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "LEFT_MAX", 3)
     for number in range(5):
         unit = UnitId("c", number)
@@ -208,7 +208,7 @@ def test_what_has_left_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch)
     assert world.series()[WORKER + "task_count"] == 0
 
 
-def test_failed_commits_are_a_part_of_all(world: World) -> None:
+def test_the_ratio_of_failed_commits_is_over_all_commits(world: World) -> None:
     run_id = world.start()
     world.moved(run_id, 5, commit_failures=3)
     found = world.series()
@@ -216,7 +216,7 @@ def test_failed_commits_are_a_part_of_all(world: World) -> None:
     assert found["herdmesh_task_offset_commit_failures_total"] == 3
 
 
-def test_errors_are_those_of_all_runs(world: World) -> None:
+def test_error_counts_are_the_sum_of_all_runs(world: World) -> None:
     first = world.start()
     for failures in (1, 2):
         counts = ErrorCounts(failures=failures, errors=1, skipped=1, last_error_ms=70)
@@ -234,7 +234,7 @@ def test_errors_are_those_of_all_runs(world: World) -> None:
     assert found[name + "deadletterqueue_produce_requests"] == 0
 
 
-def test_the_worker_counts_what_it_holds_and_how_starts_went(world: World) -> None:
+def test_the_worker_counts_held_units_and_outcomes_of_starts(world: World) -> None:
     world.start(unit=CONNECTOR)
     out = world.state.connectors.get("c")
     assert out is not None
@@ -254,7 +254,7 @@ def test_the_worker_counts_what_it_holds_and_how_starts_went(world: World) -> No
     assert found["kafka_connect_app_info_version version=1.2.3"] == 1
 
 
-def test_a_class_that_nobody_knows_has_no_numbers_of_sinks(world: World) -> None:
+def test_a_task_of_an_unknown_class_has_no_sink_metrics(world: World) -> None:
     spec = replace(SPEC, connector_config={"connector.class": "Nobodys"})
     world.handle(leader.start_unit(1, TASK, Assignment(1, 1, "i"), TargetState.STARTED, spec))
     found = world.series()

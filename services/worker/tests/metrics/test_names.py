@@ -1,5 +1,6 @@
-"""Every metric that Connect documents is on the page, or named with the reason why not; docs/reference/metrics.md says
-so."""
+"""Every metric that Connect documents is on the page, or listed with the reason why not; docs/reference/metrics.md
+agrees.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +55,11 @@ def test_names_follow_the_rule_and_are_unique() -> None:
     assert all(one.name.endswith("_total") == (one.kind is Kind.COUNTER) for one in definitions)
 
 
-def test_the_page_is_what_the_registry_says() -> None:
+def test_the_page_is_generated_from_the_registry() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "python -m services.worker.tests.metrics.metrics_page writes it"
 
 
-def test_the_herders_are_what_it_serves() -> None:
+def test_documented_herder_metrics_are_those_it_serves() -> None:
     from herdmesh.herder import metrics
 
     assert tuple(name.replace("_", "-") for name in metrics.GAUGES) == HERDER

@@ -1,4 +1,4 @@
-"""The producer's series on the Prometheus page: names, labels, histogram, and that they leave it."""
+"""The producer's series on the Prometheus page: names, labels, histogram, and their removal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _lines(containing: str) -> list[str]:
     return [line for line in text.splitlines() if containing in line and not line.startswith("#")]
 
 
-def test_a_producers_series_are_on_the_page_as_long_as_it_names_them() -> None:
+def test_a_producers_series_are_on_the_page_as_long_as_it_reports_them() -> None:
     points = [({"connector": "a", "task": "0"}, 3.0), ({"connector": "b", "task": "0"}, 4.0)]
 
     def families() -> list[Family]:
