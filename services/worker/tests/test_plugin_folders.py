@@ -1,4 +1,4 @@
-"""What is read of plugin folders without importing anything of them, and which are refused with which words."""
+"""Reading of plugin folders without importing their modules, and the folders that are refused, with the reasons."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_environments_are_found_at_each_depth_and_nothing_is_imported(tmp_path: 
     assert "boom" not in sys.modules
 
 
-def test_what_cannot_be_used_is_refused_with_the_reason_and_the_rest_is_found(tmp_path: Path) -> None:
+def test_unusable_folders_are_refused_with_the_reason_and_the_rest_is_found(tmp_path: Path) -> None:
     Environment(tmp_path / "other", "python2.7").install("boom", "1", BOOM, connectors=ENTRY)
     Environment(tmp_path / "none").install("tool", "1", {"tool.py": ""})
     (tmp_path / "jars").mkdir()
@@ -51,7 +51,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason_and_the_rest_is_found(tm
     assert all(one.fix for one in refused)
 
 
-def test_a_requirement_that_herdmeshs_own_library_does_not_meet_is_refused_naming_both_versions(tmp_path: Path) -> None:
+def test_a_requirement_that_herdmeshs_library_does_not_meet_is_refused_with_both_versions(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "old")
     environment.install("boom", "1", BOOM, connectors=ENTRY, requires=["helper>=3"])
     environment.install("helper", "3.1", {}, requires=["PyArrow<20,>=15", 'msgspec<0.1; extra == "fast"'])
@@ -65,7 +65,7 @@ def test_a_requirement_that_herdmeshs_own_library_does_not_meet_is_refused_namin
     assert "26.0.1" in one.fix
 
 
-def test_another_copy_that_requirements_do_not_insist_on_is_told_and_not_refused(tmp_path: Path) -> None:
+def test_another_version_of_a_library_that_is_not_required_is_listed_and_not_refused(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "new")
     environment.install("boom", "1", BOOM, connectors=ENTRY, requires=["pyarrow>=15", "msgspec"])
     environment.install("pyarrow", "27.0", {}, requires=["msgspec<0.1"])  # of the copy that is not used
@@ -85,15 +85,15 @@ def test_own_libraries_are_herdmeshs_and_what_they_require(distribution: str) ->
     assert "pytest" not in own.versions
 
 
-def test_the_tests_own_plugin_is_one(tmp_path: Path) -> None:
+def test_the_test_plugin_is_found(tmp_path: Path) -> None:
     greet(tmp_path / "greet", "1.0", "1")
     (found,), refused = plugin_folders.find(str(tmp_path), own_libraries())
     assert refused == []
     assert found.differing[0].startswith("msgspec 0.0.1 (runs with ")
 
 
-def test_what_cannot_be_read_is_refused_and_the_rest_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker with `lost+found` in its plugin folder, or half an installation, starts."""
+def test_unreadable_folders_are_refused_and_the_rest_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker with `lost+found` or an interrupted installation in its plugin folder starts."""
     good = Environment(tmp_path / "good").install("boom", "1", BOOM, connectors=ENTRY)
     half = Environment(tmp_path / "half").install("boom", "1", BOOM, connectors=ENTRY)
     (half.packages / "~tool-1.dist-info").mkdir()
@@ -101,7 +101,7 @@ def test_what_cannot_be_read_is_refused_and_the_rest_is_found(tmp_path: Path, mo
     locked.mkdir()
     is_file = Path.is_file
 
-    def seen(path: Path) -> bool:  # root may look into anything
+    def seen(path: Path) -> bool:  # root may read anything
         if path.parent == locked:
             raise PermissionError(13, "Permission denied", str(path))
         return is_file(path)

@@ -1,5 +1,6 @@
-"""Plugins wrong in many ways, one case a line: each is refused at once, or fails once, with the cause in its text, and
-whatever is beside it is found."""
+"""Plugins that are wrong in many ways, one case a line: each is refused at once, or fails once, with the cause in its
+text, and the plugins beside it are found.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class P(SinkConnector):
     def task_configs(self, max_tasks): return []
 """
 
-#: What the module does when it is imported, and what is told: "" = it is found.
+#: Code of the module when it is imported, and the expected reason: "" = the plugin is found.
 IMPORTS = {
     "recursion": ("def f(): f()\nf()", "maximum recursion depth exceeded"),
     "stack": ("import sys\nsys.setrecursionlimit(60)\nraise ValueError('deep')", "ValueError"),
@@ -52,10 +53,10 @@ IMPORTS = {
 }  # fmt: skip
 
 
-def test_imports_that_break_things_are_told_and_hurt_nobody_else(
+def test_a_plugin_whose_import_fails_is_refused_and_affects_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_scan, "ANSWER_S", 50.0)  # before a call is given up; else this machine is only busy
+    monkeypatch.setattr(folder_scan, "ANSWER_S", 50.0)  # before a call times out; otherwise this machine is only busy
     for name, (text, says) in IMPORTS.items():
         body = text if says else text + PLUGIN.format(name=name, aliases="")
         Environment(tmp_path / name).install(name, "1", {f"{name}.py": body + "\n"}, connectors=[f"P = {name}:P"])
@@ -96,7 +97,7 @@ def test_imports_that_break_things_are_told_and_hurt_nobody_else(
     assert refused["taken"] == ["a transformation, predicate or converter is called so too"]
 
 
-def test_links_and_locked_folders_hurt_nobody_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_links_and_locked_folders_affect_no_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = Environment(tmp_path / "p" / "good").install("boom", "1", {}, connectors=["B = boom:B"])
     (tmp_path / "p" / "loop").symlink_to(tmp_path / "p" / "loop")
     (tmp_path / "p" / "up").symlink_to(tmp_path / "p")
@@ -105,7 +106,7 @@ def test_links_and_locked_folders_hurt_nobody_beside_them(tmp_path: Path, monkey
     locked = tmp_path / "p" / "locked"
     is_dir = Path.is_dir
 
-    def seen(path: Path) -> bool:  # root may look into anything
+    def seen(path: Path) -> bool:  # root may read anything
         if path.name == "locked":
             raise PermissionError(13, "Permission denied", str(path))
         return is_dir(path)
@@ -174,7 +175,7 @@ def key(**changed: Any) -> Any:
 
 
 class Unmade(ConfigError):
-    """As an author writes one who forgets what its base needs."""
+    """As written by an author who forgets what the base class needs."""
 
     def __init__(self) -> None:
         pass
@@ -183,7 +184,7 @@ class Unmade(ConfigError):
         return str(1 / 0)
 
 
-#: Attributes of a connector class, the call, and what the answer says.
+#: Attributes of a connector class, the call, and the expected text of its error.
 ANSWERS: list[tuple[type[Any], dict[str, Any], str, tuple[Any, ...], str]] = [
     (Good, {"config_def": classmethod(returns(None))}, "describe", ("1",), "config_def returned None (NoneType)"),
     (Good, {"config_def": classmethod(returns({}))}, "describe", ("1",), "config_def returned {} (dict)"),
@@ -224,11 +225,11 @@ ANSWERS: list[tuple[type[Any], dict[str, Any], str, tuple[Any, ...], str]] = [
 
 
 class Odd:
-    """Set by a case: what the entry point names."""
+    """Set by a case: the class that the entry point names."""
 
 
 @pytest.mark.parametrize(("base", "has", "what", "arguments", "says"), ANSWERS, ids=range(len(ANSWERS)))
-def test_a_wrong_answer_is_one_failure_that_names_it(
+def test_a_wrong_return_value_is_one_failure_that_names_it(
     monkeypatch: pytest.MonkeyPatch, base: type[Any], has: dict[str, Any], what: str, arguments: tuple[Any, ...],
     says: str,
 ) -> None:  # fmt: skip
@@ -259,10 +260,10 @@ class Source(SourceTask):
 @pytest.mark.parametrize(("base", "method"), [(Sink, "put"), (Sink, "flush"), (Sink, "start"), (Source, "poll"),
                                               (Source, "commit"), (Source, "stop")])  # fmt: skip
 @pytest.mark.parametrize("written", [coroutine, generator])
-def test_a_task_whose_code_would_never_run_does_not_start(
+def test_a_task_class_whose_method_would_never_run_is_refused(
     monkeypatch: pytest.MonkeyPatch, base: type[Any], method: str, written: Callable[..., Any]
 ) -> None:
-    """Its records would be committed, and nothing done with them."""
+    """Its records would be committed without being processed."""
     monkeypatch.setattr(f"{HERE}.Odd", type("Odd", (base,), {method: written}))
     make: Any = vars(import_module("herdmesh.engine.run"))["_new"]
     with pytest.raises(Exception, match=f"Odd.{method} is a {written.__name__}, which nobody") as refused:

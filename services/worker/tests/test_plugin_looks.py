@@ -1,5 +1,6 @@
-"""Plugin folders that change while a worker runs: what is mended, new, released anew, broken or gone, and what is told
-of that."""
+"""Plugin folders that change while a worker runs: mended, new, released anew, broken or gone, and the reports about
+that.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from tests.support.plugin_environments import Environment, greet
 
 @pytest.fixture
 def own_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders are looked at when the test says so, and what changed is taken to stand still at once."""
+    """Folders are checked only when the test does so, and changed files count as stable at once."""
     monkeypatch.setattr(folder_scan, "LOOK_S", 3600.0)
     monkeypatch.setattr(folder_scan, "STILL_S", 0.0)
     monkeypatch.setattr(folder_scan, "ANSWER_S", 60.0)
 
 
 @pytest.mark.usefixtures("own_looks")
-def test_what_is_mended_or_new_is_found_and_what_did_not_change_is_not_asked_again(tmp_path: Path) -> None:
+def test_mended_and_new_folders_are_found_and_unchanged_ones_are_not_scanned_again(tmp_path: Path) -> None:
     broken = Environment(tmp_path / "broken").install("late", "1", {"late.py": "x = 1\n"}, connectors=["P = late:P"])
     greet(tmp_path / "greet", "1.0", "1")
     found = discover(str(tmp_path))
@@ -55,8 +56,8 @@ def test_what_is_mended_or_new_is_found_and_what_did_not_change_is_not_asked_aga
 
 
 @pytest.mark.usefixtures("own_looks")
-def test_what_cannot_be_used_is_told_with_folder_cause_and_next_step_until_it_is_mended(tmp_path: Path) -> None:
-    """Also in the advice to whoever names a class that is not known."""
+def test_unusable_plugins_are_listed_with_folder_cause_and_next_step_until_mended(tmp_path: Path) -> None:
+    """Also in the error for an unknown class."""
     text = "raise RuntimeError('no libfoo ' + 'x' * 10_000_000)\n"
     broken = Environment(tmp_path / "p" / "broken").install("bad", "1", {"bad.py": text}, connectors=["P = bad:P"])
     Environment(tmp_path / "p" / "other", "python2.7").install("boom", "1", {}, connectors=["B = boom:B"])
@@ -86,7 +87,7 @@ def test_what_cannot_be_used_is_told_with_folder_cause_and_next_step_until_it_is
 
 
 @pytest.mark.usefixtures("own_looks")
-def test_a_config_that_names_what_was_installed_a_moment_ago_has_the_folders_looked_at(tmp_path: Path) -> None:
+def test_a_config_with_an_unknown_plugin_triggers_a_scan_of_the_folders(tmp_path: Path) -> None:
     greet(tmp_path / "greet", "1.0", "1")
     found = discover(str(tmp_path))
     listed = Plugins(found)
@@ -110,7 +111,7 @@ def test_a_config_that_names_what_was_installed_a_moment_ago_has_the_folders_loo
 
 
 @pytest.mark.usefixtures("own_looks")
-def test_a_new_release_is_what_starts_next_and_what_runs_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
+def test_a_new_release_is_used_by_the_next_start_and_running_connectors_keep_theirs(tmp_path: Path) -> None:
     environment = greet(tmp_path / "greet", "1.0", "1")
     found = discover(str(tmp_path))
     assert found.folders is not None
@@ -140,7 +141,7 @@ def test_a_new_release_is_what_starts_next_and_what_runs_goes_on_until_it_is_sto
 
 
 @pytest.mark.usefixtures("own_looks")
-def test_a_folder_that_works_stays_known_when_it_breaks_and_when_it_goes(tmp_path: Path) -> None:
+def test_a_working_folder_stays_known_when_it_breaks_or_is_removed(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "p").install(
         "p", "1", {"p.py": PLUGIN.format(name="P", aliases="")}, connectors=["P = p:P"]
     )
@@ -161,7 +162,7 @@ def test_a_folder_that_works_stays_known_when_it_breaks_and_when_it_goes(tmp_pat
     found.close()
 
 
-def test_an_installed_package_that_is_broken_keeps_no_worker_from_starting(
+def test_a_broken_installed_package_does_not_prevent_a_worker_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = "import sys\nsys.exit(7)\n"

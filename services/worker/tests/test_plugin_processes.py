@@ -1,4 +1,5 @@
-"""Connectors of plugin folders, asked in processes of their own: two versions that need two versions of one library."""
+"""Connectors of plugin folders, called in processes of their own: two versions that need two versions of one
+library."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ WAIT_S = 30.0
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
-    """Two versions side by side, and beside them what cannot be used."""
+    """Two versions side by side, and unusable plugins beside them."""
     folder = tmp_path_factory.mktemp("plugins")
     greet(folder / "greet" / "1.0", "1.0", "1")
     greet(folder / "greet" / "2.0", "2.0", "2")
@@ -74,7 +75,7 @@ def errors(result: worker_service_pb2.ConfigValidation) -> dict[str, list[str]]:
     return {field.name: list(field.errors) for field in result.fields if field.errors}
 
 
-def test_all_versions_are_listed_and_none_is_imported_here(registry: PluginRegistry) -> None:
+def test_all_versions_are_listed_and_none_is_imported_in_the_worker(registry: PluginRegistry) -> None:
     listed = [one for one in Plugins(Found(registry)).all() if one.class_name == GREET]
     assert [(one.version, list(one.aliases), one.kind) for one in listed] == [
         ("1.0", ["Greet"], connector_pb2.PLUGIN_KIND_SINK), ("2.0", ["Greet"], connector_pb2.PLUGIN_KIND_SINK),
@@ -99,7 +100,7 @@ def test_a_config_is_validated_in_its_versions_process(
     assert errors(answered(registry, {**config, "file": "nowhere"})) == {"file": ["nowhere is no file"]}
 
 
-def test_a_version_nobody_has_is_an_error_of_its_field(registry: PluginRegistry) -> None:
+def test_a_missing_version_is_an_error_of_its_field(registry: PluginRegistry) -> None:
     told = errors(answered(registry, {**CONFIG, VERSION: "3.0"}))[VERSION]
     assert told == [
         f"Plugin {GREET} not found that matches the version range [3.0,3.0], available versions: [1.0, 2.0]"
@@ -107,7 +108,7 @@ def test_a_version_nobody_has_is_an_error_of_its_field(registry: PluginRegistry)
 
 
 class Heard:
-    """Standard error, for what other threads write there."""
+    """Replacement of standard error that keeps what other threads write."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -120,10 +121,10 @@ class Heard:
         return len(text)
 
 
-def test_the_secrets_of_a_config_are_in_no_text_of_the_process(
+def test_secrets_of_a_validated_config_are_in_no_output_of_the_plugins_process(
     registry: PluginRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one that validates, of which this process keeps nothing: what the plugin prints is hidden where it prints."""
+    """The worker keeps no secrets of a validation: the plugin's output is redacted in the plugin's process."""
     (tmp_path / "secret").write_text("swordfish-1")
     worker: dict[str, str | None] = {
         **WorkerSettings().worker_config(),
@@ -145,7 +146,9 @@ def test_the_secrets_of_a_config_are_in_no_text_of_the_process(
 
 
 @pytest.mark.parametrize(("wanted", "tinylib"), [("1.0", "1"), ("2.0", "2")])
-def test_task_configs_and_the_runs_order_are_the_versions(registry: PluginRegistry, wanted: str, tinylib: str) -> None:
+def test_task_configs_and_the_runs_imports_are_those_of_the_version(
+    registry: PluginRegistry, wanted: str, tinylib: str
+) -> None:
     specs = RunSpecs(WorkerSettings(), registry)
     config = {**CONFIG, VERSION: wanted, "word": "HI"}
     made = planned_task_configs(specs, config, 2)
@@ -169,10 +172,10 @@ STEP_VERSION = "transforms.l.plugin.version"
 
 
 @pytest.mark.parametrize(("wanted", "tinylib"), [("1.0", "1"), (None, "2"), ("[1.0,2.0)", "1")])
-def test_a_folders_transformation_is_validated_in_its_versions_process_and_has_the_run_import_from_there(
+def test_a_folders_transformation_is_validated_in_its_process_and_imported_by_runs(
     registry: PluginRegistry, wanted: str | None, tinylib: str
 ) -> None:
-    """Of a connector that is installed: by its definition, its rules, and what its `configure` says."""
+    """Of a connector that is installed: by its definition, its rules, and the errors of its `configure`."""
     config = {**STREAM, STEP_VERSION: wanted} if wanted else STREAM
     result = answered(registry, config)
     assert errors(result) == {}
@@ -193,7 +196,7 @@ def test_a_folders_transformation_is_validated_in_its_versions_process_and_has_t
     assert "greet" not in sys.modules
 
 
-def test_a_task_joins_no_two_folders_and_a_version_nobody_has_is_told(registry: PluginRegistry) -> None:
+def test_a_task_with_plugins_of_two_folders_or_a_missing_version_is_refused(registry: PluginRegistry) -> None:
     greeting = {**CONFIG, **LOUDER, VERSION: "1.0"}
     (said,) = errors(answered(registry, greeting))["transforms.l.type"]
     assert "org.example.Louder 2.0 is in the plugin folder" in said
@@ -217,7 +220,7 @@ def test_a_task_joins_no_two_folders_and_a_version_nobody_has_is_told(registry: 
         ("dies", TaskFailed, "exit code 3", ErrorClass.RETRIABLE),
     ],
 )
-def test_what_the_authors_code_raises_is_raised_here_in_its_class(
+def test_an_error_of_the_authors_code_is_raised_in_the_worker_in_its_class(
     registry: PluginRegistry, file: str, raised: type[Exception], says: str, error_class: ErrorClass
 ) -> None:
     with pytest.raises(raised, match=says) as caught:
@@ -230,14 +233,14 @@ def test_what_the_authors_code_raises_is_raised_here_in_its_class(
         assert "task_configs" in trace
 
 
-def test_offsets_are_looked_at_by_the_author(registry: PluginRegistry) -> None:
+def test_alter_offsets_runs_in_the_plugins_process(registry: PluginRegistry) -> None:
     connector = registry.find("Greet").load()
     assert isinstance(connector, SinkConnector)
     assert connector.alter_offsets(CONFIG, {("t", 0): 5, ("t", 1): None}) is True
     assert connector.alter_offsets(CONFIG, {("t", 0): 6}) is False
 
 
-def test_a_running_connector_asks_for_new_task_configs(registry: PluginRegistry) -> None:
+def test_a_running_connector_requests_new_task_configs(registry: PluginRegistry) -> None:
     asked = threading.Event()
     connector = registry.find("Greet", "1.0").load()
     connector.context = ConnectorContext(asked.set)
@@ -249,15 +252,15 @@ def test_a_running_connector_asks_for_new_task_configs(registry: PluginRegistry)
         connector.stop()
 
 
-def test_a_connector_that_asks_in_a_loop_sends_few_requests(registry: PluginRegistry) -> None:
-    """20,000 of them were as many messages, all of which the worker read."""
+def test_a_connector_that_requests_in_a_loop_sends_few_messages(registry: PluginRegistry) -> None:
+    """20,000 requests were as many messages, all of which the worker read."""
     asked: queue.SimpleQueue[None] = queue.SimpleQueue()
     connector = registry.find("Greet", "1.0").load()
     connector.context = ConnectorContext(lambda: asked.put(None))
     begun_s = time.monotonic()
     connector.start({**CONFIG, "file": "asks in a loop"})
     asked.get(timeout=WAIT_S)
-    asked.get(timeout=WAIT_S)  # what came after the first is heard, too
+    asked.get(timeout=WAIT_S)  # requests after the first are sent, too
     connector.stop()
     assert asked.qsize() <= 1 + (time.monotonic() - begun_s) / PAUSE_S
 
@@ -291,7 +294,7 @@ def test_a_running_connector_ends_itself_as_failed_and_reads_committed_offsets(r
     assert caught.value.error_class is ErrorClass.UNREACHABLE
 
 
-def test_what_a_running_connector_waits_for_is_told_until_it_is_over_or_its_process_dies(
+def test_a_running_connectors_wait_is_reported_until_it_ends_or_the_process_dies(
     registry: PluginRegistry,
 ) -> None:
     context = ConnectorContext(lambda: None, lambda _error: None)
@@ -321,8 +324,8 @@ def test_what_a_running_connector_waits_for_is_told_until_it_is_over_or_its_proc
     assert shown(begun=False) is None
 
 
-async def test_a_killed_process_is_told_and_others_and_later_starts_have_another(found: Found) -> None:
-    """The other version's process lives on; the connector says what happened until it is started anew."""
+async def test_a_killed_process_fails_its_connectors_and_later_starts_get_a_new_one(found: Found) -> None:
+    """The other version's process lives on; the connector has the error until it is started anew."""
     told: asyncio.Queue[events.Event] = asyncio.Queue()
     specs = RunSpecs(WorkerSettings(), found.registry)
     host = ConnectorHost(specs, Offsets(specs, None), told.put)
@@ -359,8 +362,8 @@ async def test_a_killed_process_is_told_and_others_and_later_starts_have_another
         await host.close()
 
 
-def test_the_process_ends_with_its_worker(tmp_path: Path) -> None:
-    """Killed, a worker tells nobody that it ends."""
+def test_a_plugins_process_ends_with_its_worker(tmp_path: Path) -> None:
+    """A killed worker announces nothing."""
     greet(tmp_path / "1.0", "1.0", "1")
     script = (
         "import sys; from herdmesh.worker.effects.plugins.plugins import discover\n"
@@ -384,7 +387,7 @@ def test_the_process_ends_with_its_worker(tmp_path: Path) -> None:
 
 
 def test_a_signal_to_all_processes_of_the_worker_ends_no_connector(registry: PluginRegistry) -> None:
-    """Ctrl-C, or `systemctl stop`: the worker hears of it too, and stops its connectors itself."""
+    """Ctrl-C, or `systemctl stop`: the worker gets it too, and stops its connectors itself."""
     connector = registry.find("Greet", "1.0").load()
     connector.start(CONFIG)
     try:
@@ -396,7 +399,7 @@ def test_a_signal_to_all_processes_of_the_worker_ends_no_connector(registry: Plu
         connector.stop()
 
 
-def test_the_death_of_a_process_is_heard_of_while_one_that_it_forked_lives_on(tmp_path: Path) -> None:
+def test_the_death_of_a_process_is_detected_while_its_forked_child_lives_on(tmp_path: Path) -> None:
     module = """
 import os, signal
 from herdmesh.sdk import ConfigDef, SinkConnector
@@ -426,10 +429,12 @@ class Forks(SinkConnector):
             os.kill(int(forked.read_text()), signal.SIGKILL)
 
 
-def test_what_cannot_be_imported_is_left_out_and_the_log_says_why(
+def test_plugins_that_cannot_be_imported_are_left_out_and_logged_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_scan, "_log", structlog.get_logger())  # another test may have had it keep its processors
+    monkeypatch.setattr(
+        folder_scan, "_log", structlog.get_logger()
+    )  # another test may have made it keep its processors
     broken = Environment(tmp_path / "broken")
     broken.install("broken", "1", {"broken.py": "import no_such_module\n", "other.py": "Other = dict\n"},
                    connectors=["Broken = broken:Broken", "Other = other:Other"])  # fmt: skip
@@ -445,8 +450,8 @@ def test_what_cannot_be_imported_is_left_out_and_the_log_says_why(
         assert text in said
 
 
-def test_of_one_class_in_one_version_a_folders_wins_and_a_name_that_is_taken_is_nobodys(tmp_path: Path) -> None:
-    """What a folder brings takes no name from what is installed, but its own class."""
+def test_a_folder_wins_over_the_installed_version_and_a_taken_alias_belongs_to_none(tmp_path: Path) -> None:
+    """A folder takes no name from installed plugins, except that of its own class."""
     module = """
 from herdmesh.sdk import ConfigDef, SinkConnector
 class One(SinkConnector):
@@ -477,7 +482,7 @@ class Taker(One):
         found.close()
 
 
-def test_a_folders_transformation_takes_no_name_from_anybody(tmp_path: Path) -> None:
+def test_a_folders_transformation_takes_no_name_of_another_plugin(tmp_path: Path) -> None:
     module = """
 from herdmesh.sdk import RecordTransformation
 class One(RecordTransformation):
@@ -505,7 +510,7 @@ class Taker(One):
         found.close()
 
 
-def test_without_folders_no_process_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_plugin_folders_no_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> Any:
         raise AssertionError("nothing is to be read")
 
@@ -516,6 +521,6 @@ def test_without_folders_no_process_is_made(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _processes(version: str) -> list[int]:
-    """Of plugins of that folder name, children of this process."""
+    """Child processes for plugins of that folder name."""
     children = psutil.Process().children()
     return [one.pid for one in children if any(f"/{version}" in part for part in one.cmdline())]

@@ -1,4 +1,4 @@
-"""A connector in a process of its own that asks for new task configs in a loop."""
+"""Pacing of a connector in a process of its own that requests new task configs in a loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from herdmesh.worker.plugin_requests import PAUSE_S, FirstError, PacedRequests
 
 
 class Clock:
-    """Time, and what is due."""
+    """Time, and the due timers."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -33,7 +33,7 @@ class Clock:
 
 
 @given(st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.001, 0.05, 0.1, 1.0]), max_size=300))
-def test_requests_are_few_and_the_last_is_never_lost(pauses_s: list[float]) -> None:
+def test_requests_in_a_loop_are_few_and_the_last_is_never_lost(pauses_s: list[float]) -> None:
     clock = Clock()
     sent_s: list[float] = []
     requests = PacedRequests(lambda: sent_s.append(clock.now_s), lambda: clock.now_s, clock.later)
@@ -50,7 +50,7 @@ def test_requests_are_few_and_the_last_is_never_lost(pauses_s: list[float]) -> N
     assert clock.now_s - begun_s >= (len(sent_s) - 2) * PAUSE_S
 
 
-def test_a_request_alone_is_sent_at_once() -> None:
+def test_a_single_request_is_sent_at_once() -> None:
     clock = Clock()
     sent_s: list[float] = []
     requests = PacedRequests(lambda: sent_s.append(clock.now_s), lambda: clock.now_s, clock.later)
@@ -60,7 +60,7 @@ def test_a_request_alone_is_sent_at_once() -> None:
     assert sent_s == [100.0, 160.0]
 
 
-def test_an_instance_fails_once() -> None:
+def test_only_the_first_error_of_an_instance_is_sent() -> None:
     told: list[str] = []
     errors = FirstError(lambda error: told.append(str(error)))
     for number in range(1_000):
@@ -74,7 +74,7 @@ def test_an_instance_fails_once() -> None:
     (SystemExit(3), "SystemExit: 3"),
     (ValueError("gone"), "gone"),
 ])  # fmt: skip
-def test_what_is_no_error_still_fails_the_instance(raised: Any, says: str) -> None:
+def test_raise_error_with_a_non_exception_still_fails_the_instance(raised: Any, says: str) -> None:
     sent: list[Exception] = []
     FirstError(sent.append).raised(raised)
     assert [str(one) for one in sent] == [says]

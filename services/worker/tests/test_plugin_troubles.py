@@ -1,4 +1,4 @@
-"""Plugin folders whose modules end, break or hold up the process that imports them: told, and the rest is found."""
+"""Plugin folders whose modules end, break or block the process that imports them: refused, and the rest is found."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HANGS = "import threading\nthreading.Event().wait()\n"
 def test_modules_that_end_or_break_their_process_are_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_scan, "ANSWER_S", 50.0)  # before a call is given up; else this machine is only busy
+    monkeypatch.setattr(folder_scan, "ANSWER_S", 50.0)  # before a call times out; otherwise this machine is only busy
     for name, (text, _) in MODULES.items():
         Environment(tmp_path / name).install(name, "1", {f"{name}.py": text}, connectors=[f"P = {name}:Plugin"])
     Environment(tmp_path / "named").install("named", "1", {"named.py": ""}, connectors=["P = :::"])
@@ -49,10 +49,10 @@ def test_modules_that_end_or_break_their_process_are_refused_at_once(
     assert why["named"] == "ImportError: entry point ::: is no module:Class"
 
 
-def test_a_folder_that_hangs_holds_up_nobody_and_is_found_when_it_goes_on(
+def test_a_hanging_folder_delays_no_other_and_is_found_once_it_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One through a symbolic link, too: it is one folder. One that only takes long is known once it has answered."""
+    """Also through a symbolic link: it is one folder. A slow folder is known once it has answered."""
     monkeypatch.setattr(folder_scan, "ANSWER_S", 3.0)
     Environment(tmp_path / "hangs").install("hangs", "1", {"hangs.py": HANGS}, connectors=["P = hangs:P"])
     (tmp_path / "same").symlink_to(tmp_path / "hangs")
@@ -78,7 +78,7 @@ def test_a_folder_that_hangs_holds_up_nobody_and_is_found_when_it_goes_on(
     found.close()
 
 
-def test_output_beyond_the_rate_is_left_out_and_counted() -> None:
+def test_plugin_output_over_the_rate_is_left_out_and_counted() -> None:
     now_s = [0.0]
     limit = OutputLimit("it", lambda: now_s[0])
     line = "x" * 1023 + "\n"

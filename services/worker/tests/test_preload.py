@@ -1,5 +1,6 @@
-"""What a run's process is forked from: everything imported, and no threads, because none survives a fork. Arrow's
-allocator has one of its own, and knows of forks."""
+"""The process from which runs are forked: everything imported, and no threads, because none survives a fork. Arrow's
+allocator has one of its own, which handles forks.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ print(missing, *names)
 """
 
 
-def test_all_is_imported_and_no_thread_is_started() -> None:
+def test_preloading_imports_everything_and_starts_no_thread() -> None:
     ran = subprocess.run([sys.executable, "-c", _PROCESS], capture_output=True, text=True, check=True, timeout=60)
     missing, *threads = ran.stdout.split()
     assert missing == "[]"

@@ -1,4 +1,4 @@
-"""Offsets that a worker prepares for who writes them with their connector: all that a write does but the write."""
+"""Offsets that a worker prepares for the service that writes them with their connector: everything but the write."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from services.worker.tests.test_offsets import WAIT_MS, Bench, at, bench, docume
 
 
 def prepare(here: Bench, config: dict[str, str | None], *offsets: tuple[Any, Any], **more: Any) -> OffsetsTold:
-    """What is told of a change that somebody else is to write, of a connector that is not there."""
+    """Result of a change that is only prepared, for a connector that does not exist."""
     entries = tuple(OffsetEntry(json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
     question = AlterOffsets(str(config["name"]), config, entries, prepare=True, timeout_ms=WAIT_MS, **more)
     return asyncio.run(Offsets(here.specs, here.offset_file).alter(question))
 
 
 @pytest.mark.kafka
-def test_what_is_prepared_of_a_source_is_what_a_write_writes_to_each_of_its_topics(
+def test_prepared_records_of_a_source_equal_those_of_a_write_in_each_topic(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     shared, own = tmp_topic("shared"), tmp_topic("own")
@@ -57,7 +57,7 @@ def test_what_is_prepared_of_a_source_is_what_a_write_writes_to_each_of_its_topi
         assert sorted((key, value) for to, key, value in told.prepared.records if to == topic) == sorted(
             (key or b"", value) for key, value in records
         )
-    # Over what an earlier connector of the name left, it is told as it will be.
+    # Over the offsets of an earlier connector of the name, the result is as after the write.
     moved = ({"filename": "b"}, {"position": 9})
     assert documents(prepare(here, config, moved)) == [entries[0], moved]
     reset = prepare(here, config, reset=True)
@@ -71,7 +71,7 @@ def test_what_is_prepared_of_a_source_is_what_a_write_writes_to_each_of_its_topi
 
 
 @pytest.mark.kafka
-def test_what_is_prepared_of_a_sink_is_its_groups_with_what_the_last_commit_said_beside_it(
+def test_prepared_offsets_of_a_sink_have_its_group_and_the_last_commits_metadata(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
@@ -91,7 +91,8 @@ def test_what_is_prepared_of_a_sink_is_its_groups_with_what_the_last_commit_said
     assert told.prepared == Prepared((), group, ((topic, 0, 1, "staged"), (topic, 1, 2, "")))
     assert kafka.committed(group, (topic, 0), (topic, 1), (topic, 2)) == [4, -1001, -1001]
 
-    # What is refused to a write is refused here, and so is what no transaction forgets, before the connector is asked.
+    # Preparing refuses everything that a write refuses, and, before `alter_offsets`, removals, which no transaction can
+    # do.
     def never(_self: FileStreamSink, _config: Any, _offsets: Any) -> bool:
         raise AssertionError("the connector is asked")
 
@@ -108,10 +109,10 @@ def test_what_is_prepared_of_a_sink_is_its_groups_with_what_the_last_commit_said
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("kind", ["source", "sink"])
-def test_to_prepare_cuts_off_an_older_owner(
+def test_preparing_fences_an_older_owner(
     kind: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """What is told would else not be what there is when it is written."""
+    """Otherwise the prepared offsets might not match the stored ones when they are written."""
     kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap, tmp_topic("offsets"))
     topic, file = kafka.create_topic(tmp_topic()), tmp_path / "file"
     config = source(file, topic) if kind == "source" else sink(file, topic)
@@ -132,7 +133,7 @@ def test_to_prepare_cuts_off_an_older_owner(
 
 
 @pytest.mark.kafka
-def test_a_standalone_worker_writes_what_it_is_to_prepare(
+def test_preparing_in_standalone_mode_writes_the_offsets(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
@@ -150,7 +151,7 @@ def test_a_standalone_worker_writes_what_it_is_to_prepare(
         assert (forgotten.offsets, forgotten.prepared) == ((), None)
 
 
-def test_what_is_prepared_is_told_whole_or_refused() -> None:
+def test_prepared_offsets_are_returned_whole_or_refused() -> None:
     half = Prepared((("t", b"k", b"x" * (TOLD_BYTES_MAX // 2)),))
     told = bounded(OffsetsTold((("x" * (TOLD_BYTES_MAX // 2), "y"),), "done", half))
     assert told == OffsetsTold((), "done (its 1 offsets are too many to be returned here)", half)
@@ -160,7 +161,7 @@ def test_what_is_prepared_is_told_whole_or_refused() -> None:
         bounded(OffsetsTold((), "done", many))
 
 
-def test_offsets_too_many_to_tell_are_counted() -> None:
+def test_offsets_over_the_limit_are_counted_instead_of_listed() -> None:
     told = bounded(OffsetsTold((("x" * 9_000_000, "y"), ("x" * 9_000_000, "y")), "done"))
     assert told == OffsetsTold((), "done (its 2 offsets are too many to be returned here)")
     assert OffsetsTold((("\u00e9", "\u20ac"),)).byte_count == 5
@@ -168,10 +169,10 @@ def test_offsets_too_many_to_tell_are_counted() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("kind", ["source", "sink"])
-def test_a_worker_that_is_late_writes_nothing_under_the_connector_that_came_meanwhile(
+def test_a_late_worker_prepares_nothing_for_a_connector_created_meanwhile(
     kind: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """It was frozen when it was asked; another worker was, and the connector is there."""
+    """It was frozen after it got the request; another worker got it then, and the connector exists."""
     kafka, configs, offsets = Kafka(kafka_bootstrap), tmp_topic("configs"), tmp_topic("offsets")
     topic, file = kafka.create_topic(tmp_topic()), tmp_path / "file"
     kafka.produce(topic, [b"x"] * 4, partition=0)

@@ -1,4 +1,4 @@
-"""Which process gets which order, and when one is launched: no server, no process, a `JobRunner` that tests play."""
+"""Assignment of orders to processes, and the launches: no server, no process, a `JobRunner` that tests play."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDER = RunOrder(RunSpec("r", "c", 0, 1, TaskKind.SINK, "x:Y", {}, {}, "127.0.0.
 
 @dataclass
 class Jobs:
-    """Launches that end when the test says so; `alive` are those that have not."""
+    """Launches that end when the test ends them; `alive` are those that have not ended."""
 
     alive: dict[str, asyncio.Future[None]] = field(default_factory=dict[str, "asyncio.Future[None]"])
     launches: list[Launch] = field(default_factory=list[Launch])
@@ -46,7 +46,7 @@ class Jobs:
 
 
 class Timer:
-    """What `call_later` would return."""
+    """Replacement for the result of `call_later`."""
 
     def __init__(self, delay_s: float, call: Callable[[], None]) -> None:
         self.delay_s = delay_s
@@ -63,7 +63,7 @@ class Timer:
 
 @dataclass
 class World:
-    """Processes with so many standbys, and the events of their loop played to the end; time passes when told."""
+    """Processes with so many standbys, with all events of their loop handled; time passes when a test says so."""
 
     jobs: Jobs
     processes: Processes
@@ -89,7 +89,7 @@ class World:
         await self.settle()
 
     async def pass_time(self) -> None:
-        """All that was to happen later happens."""
+        """Run all timers."""
         for timer in self.timers:
             timer.fire()
         await self.settle()
@@ -123,14 +123,14 @@ async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
 
 
 def given_to(process: RunProcess) -> str:
-    """The run it has, empty = it waits, "home" = it was sent home."""
+    """The run it has, empty = it waits, "home" = it was dismissed."""
     if not process.given.done():
         return ""
     given = process.given.result()
     return given.line.run_id if given is not None else "home"
 
 
-async def test_an_order_goes_to_a_process_that_waits_and_another_takes_its_place(make: Make) -> None:
+async def test_an_order_goes_to_a_standby_process_which_is_replaced(make: Make) -> None:
     world = make(2)
     await world.settle()
     first, second = world.jobs.launches
@@ -147,7 +147,7 @@ async def test_an_order_goes_to_a_process_that_waits_and_another_takes_its_place
     assert len(world.jobs.launches) == 3, "its place was taken already"
 
 
-async def test_when_nobody_waits_any_more_others_are_launched_at_once(make: Make) -> None:
+async def test_without_a_waiting_standby_replacements_are_launched_at_once(make: Make) -> None:
     world = make(2)
     await world.settle()
     for launch in list(world.jobs.launches):
@@ -166,7 +166,7 @@ async def test_without_standbys_each_order_has_a_process_launched(make: Make) ->
     await world.run("r1")
     await world.run("r2")
     assert len(world.jobs.launches) == 2
-    # whoever comes first has the order that came first
+    # the first to connect gets the first order
     assert given_to(await world.dial_in(world.jobs.launches[1])) == "r1"
     assert given_to(await world.dial_in(world.jobs.launches[0])) == "r2"
     for launch in list(world.jobs.launches):
@@ -174,7 +174,7 @@ async def test_without_standbys_each_order_has_a_process_launched(make: Make) ->
     assert len(world.jobs.launches) == 2
 
 
-async def test_a_process_that_dies_before_it_dialled_in_loses_the_oldest_order(make: Make) -> None:
+async def test_a_process_that_dies_before_it_connected_fails_the_oldest_order(make: Make) -> None:
     world = make(0)
     first, second = await world.run("r1"), await world.run("r2")
     await world.end(world.jobs.launches[1], "no fork")
@@ -192,7 +192,7 @@ async def test_a_process_that_dies_with_its_order_is_a_lost_run(make: Make) -> N
     assert isinstance(run.exception(), RunLost)
 
 
-async def test_a_standby_that_dies_concerns_no_run_and_is_replaced_later_each_time(make: Make) -> None:
+async def test_a_standby_that_dies_affects_no_run_and_is_replaced_with_backoff(make: Make) -> None:
     world = make(1)
     await world.settle()
     for count in (1, 2, 3):
@@ -202,7 +202,7 @@ async def test_a_standby_that_dies_concerns_no_run_and_is_replaced_later_each_ti
         await world.pass_time()
         assert len(world.jobs.launches) == count + 1
     assert [timer.delay_s for timer in world.timers] == [0.5, 1.0, 2.0]
-    # one that is on its way and dies is no other case
+    # a process that dies before it connected is handled alike
     await world.end(world.jobs.launches[-1], "killed")
     run = await world.run("r1")
     assert len(world.jobs.launches) == 5, "an order does not wait for the pause"
@@ -210,7 +210,7 @@ async def test_a_standby_that_dies_concerns_no_run_and_is_replaced_later_each_ti
     assert not run.done()
 
 
-async def test_a_broken_line_gets_no_order(make: Make) -> None:
+async def test_a_process_with_a_broken_line_gets_no_order(make: Make) -> None:
     world = make(1)
     await world.settle()
     process = await world.dial_in(world.jobs.launches[0])
@@ -235,7 +235,7 @@ async def test_a_run_is_cancelled_with_its_process_or_before_it_has_one(make: Ma
     assert len(world.jobs.cancelled) == 1
 
 
-async def test_a_process_comes_once_and_with_its_own_token(make: Make) -> None:
+async def test_a_process_connects_once_and_with_its_own_token(make: Make) -> None:
     world = make(2)
     await world.settle()
     first, second = world.jobs.launches
@@ -249,7 +249,7 @@ async def test_a_process_comes_once_and_with_its_own_token(make: Make) -> None:
         world.processes.open(second.process_id, second.token)
 
 
-async def test_closing_sends_home_and_launches_nothing(make: Make) -> None:
+async def test_closing_dismisses_standbys_and_launches_nothing(make: Make) -> None:
     world = make(2)
     await world.settle()
     first, second = world.jobs.launches
@@ -265,7 +265,7 @@ async def test_closing_sends_home_and_launches_nothing(make: Make) -> None:
     assert len(world.jobs.launches) == 2
 
 
-async def test_a_run_that_finished_is_over_with_its_last_word_and_its_process_is_seen_off(make: Make) -> None:
+async def test_a_finished_run_is_over_with_its_last_word_and_its_process_is_killed_if_late(make: Make) -> None:
     world = make(0)
     for number, goes in enumerate((True, False)):
         run = await world.run(f"r{number}")
@@ -285,7 +285,7 @@ async def test_a_run_that_finished_is_over_with_its_last_word_and_its_process_is
     assert world.jobs.cancelled == [world.jobs.launches[1].process_id], "who does not go is killed, and nobody else"
 
 
-async def test_a_line_that_breaks_without_a_last_word_is_no_end_of_the_run(make: Make) -> None:
+async def test_a_line_that_breaks_without_a_last_word_does_not_end_the_run(make: Make) -> None:
     world = make(0)
     run = await world.run("r1")
     given = (await world.dial_in(world.jobs.launches[0])).given.result()
@@ -298,8 +298,8 @@ async def test_a_line_that_breaks_without_a_last_word_is_no_end_of_the_run(make:
 
 
 @pytest.mark.parametrize("goes", [True, False])
-async def test_a_run_that_failed_is_over_once_its_process_is_gone(make: Make, goes: bool) -> None:
-    """It may have failed because a commit hangs, which is left to a thread and may yet succeed."""
+async def test_a_failed_run_is_over_once_its_process_is_gone(make: Make, goes: bool) -> None:
+    """It may have failed because a commit hangs, which is left to a thread and may still succeed."""
     world = make(0)
     run = await world.run("r1")
     given = (await world.dial_in(world.jobs.launches[0])).given.result()

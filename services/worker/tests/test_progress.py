@@ -1,4 +1,4 @@
-"""The progress of a task: what its runs counted, added up, and the same on the wire."""
+"""The progress of a task: the sum of its runs' counts, also on the wire."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from herdmesh.worker.state.progress import added, with_ends
 from herdmesh.worker.wire import progress_from, progress_to
 
 
-def test_a_source_counts_what_it_produced_over_its_runs() -> None:
-    first, second = ProgressReport(produced=(("a", 2), ("b", 1))), ProgressReport(produced=(("b", 3), ("c", 4)))
+def test_a_sources_produced_counts_are_summed_over_its_runs() -> None:
+    first, second = Progress(produced=(("a", 2), ("b", 1))), Progress(produced=(("b", 3), ("c", 4)))
     total = added(first, second)
     assert total.produced == (("a", 2), ("b", 4), ("c", 4))
     assert added(total, ProgressReport()).produced == total.produced
     assert progress_from(progress_to(total)) == total
 
 
-def test_a_source_of_very_many_topics_names_a_bounded_number() -> None:
+def test_the_topics_in_a_sources_produced_counts_are_bounded() -> None:
     half = tuple((f"a{number:04}", 1) for number in range(PRODUCED_MAX))
     other = tuple((f"b{number:04}", 1) for number in range(PRODUCED_MAX))
     assert added(ProgressReport(produced=half), ProgressReport(produced=other)).produced == half
 
 
-def test_records_that_failed_are_counted_over_runs() -> None:
+def test_failed_records_are_summed_over_runs() -> None:
     first, second = ErrorCounts(1, 2, 3, 4, 5, 6, 7, 80), ErrorCounts(failures=1, last_error_ms=70)
     total = added(ProgressReport(errors=first), ProgressReport(errors=second))
     assert total.errors == ErrorCounts(2, 2, 3, 4, 5, 6, 7, 80)
     assert progress_from(progress_to(total)) == total
 
 
-def test_ends_that_the_worker_learned_go_before_older_ones_of_a_run() -> None:
-    known = ProgressReport(partitions=(PartitionProgress("t", 0, 5, 5, 5), PartitionProgress("t", 1, 2, 3, 9)))
+def test_ends_learned_by_the_worker_win_over_older_ones_of_a_run() -> None:
+    known = Progress(partitions=(PartitionProgress("t", 0, 5, 5, 5), PartitionProgress("t", 1, 2, 3, 9)))
     assert with_ends(known, {}) is known
     assert with_ends(known, {("t", 1): 9, ("u", 0): 7}) is known
     found = with_ends(known, {("t", 0): 55, ("t", 1): 4})

@@ -1,4 +1,4 @@
-"""References in a connector's config, in the worker: resolved for the author's code, and never in what is answered."""
+"""References in a connector's config, in the worker: resolved for the author's code, and never in any response."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def specs() -> RunSpecs:
     return RunSpecs(WorkerSettings(worker_properties=properties), REGISTRY)  # pyright: ignore[reportArgumentType] - as text
 
 
-def test_task_configs_are_made_of_values_and_stored_with_references(config: dict[str, str | None]) -> None:
+def test_task_configs_are_made_from_values_and_stored_with_references(config: dict[str, str | None]) -> None:
     del config["batch.size"]
     (task,) = planned_task_configs(specs(), config, 1)
     assert task["file"] == config["file"]
     assert SECRET not in str(task)
 
 
-def test_a_run_gets_the_values_and_is_told_which_are_secret(config: dict[str, str | None]) -> None:
+def test_a_run_gets_the_values_and_the_set_of_secrets(config: dict[str, str | None]) -> None:
     del config["batch.size"]
     made = specs()
     unit, spec = UnitId("c", 0), TaskSpec(config, config, 1)
@@ -69,12 +69,12 @@ def test_a_run_gets_the_values_and_is_told_which_are_secret(config: dict[str, st
     assert run.task_config["file"] == f"/data/{SECRET}"
     assert SECRET in run.secrets
     Path(str(config["file"]).split(":")[1]).unlink()
-    assert made.without_class(unit, spec).task_config["file"] == f"/data/{SECRET}"  # the provider is not asked again
+    assert made.without_class(unit, spec).task_config["file"] == f"/data/{SECRET}"  # the provider is not queried again
     with pytest.raises(ConfigError, match="Could not read properties"):
         made.run_spec(unit, spec, "r2", commit_scope=None)
 
 
-def test_validation_judges_the_value_and_shows_the_reference(config: dict[str, str | None]) -> None:
+def test_validation_checks_the_value_and_shows_the_reference(config: dict[str, str | None]) -> None:
     made = specs()
     answer = validate(config, REGISTRY, WorkerSettings().worker_config(), made.providers)
     fields = {one.name: one for one in answer.fields}
@@ -86,14 +86,14 @@ def test_validation_judges_the_value_and_shows_the_reference(config: dict[str, s
     assert "no config provider file" in told["file"]
 
 
-def test_what_a_failure_says_has_no_secret(config: dict[str, str | None]) -> None:
+def test_a_failures_text_has_no_secret(config: dict[str, str | None]) -> None:
     specs().providers.resolve(config)
     message, trace, _ = classify(RuntimeError(f"login with {SECRET} refused"))
     assert "login with *** refused" in message
     assert SECRET not in trace
 
 
-def test_what_the_workers_own_properties_refer_to_is_a_secret_of_every_run(tmp_path: Path) -> None:
+def test_resolved_values_of_the_workers_properties_are_secrets_of_every_run(tmp_path: Path) -> None:
     (tmp_path / "w.properties").write_text("rack=rack-of-the-worker\n")
     properties = "config.providers=file,config.providers.file.class=File,"
     properties += f"consumer.client.rack=${{file:{tmp_path}/w.properties:rack}}"
@@ -116,7 +116,7 @@ def test_no_text_of_a_message_has_a_secret(config: dict[str, str | None]) -> Non
 
 
 @pytest.mark.parametrize("key", ["connector.class", "tasks.max", "tasks.max.enforce", "herdmesh.restart.attempts.max"])
-def test_what_the_herder_reads_is_to_be_written_out(tmp_path: Path, key: str) -> None:
+def test_references_in_keys_that_the_herder_reads_are_refused(tmp_path: Path, key: str) -> None:
     (tmp_path / "s").write_text(
         "connector.class=FileStreamSource\ntasks.max.enforce=true\ntasks.max=1\nherdmesh.restart.attempts.max=1\n"
     )
@@ -131,7 +131,7 @@ def test_what_the_herder_reads_is_to_be_written_out(tmp_path: Path, key: str) ->
 
 
 class WithPassword(FileStreamSource):
-    """A connector with a password of its own, which says it aloud."""
+    """A connector with a password of its own, which its error shows."""
 
     aliases = ("WithPassword",)
 
@@ -144,7 +144,7 @@ class WithPassword(FileStreamSource):
 
 
 class Talkative(WithPassword):
-    """Says the whole config whenever it is asked anything, as a log line would be shown then."""
+    """Connector that shows the whole config in every call, as a log line would."""
 
     aliases = ("Talkative",)
     said: ClassVar[list[str]] = []
@@ -163,7 +163,7 @@ class Talkative(WithPassword):
         raise RuntimeError("login class-pw refused")
 
 
-def test_passwords_that_a_config_writes_out_are_secrets_of_its_runs() -> None:
+def test_literal_passwords_in_a_config_are_secrets_of_its_runs() -> None:
     made = RunSpecs(WorkerSettings(), PluginRegistry([describe(WithPassword)]))
     config: dict[str, str | None] = {
         "connector.class": "WithPassword", "topic": "t", "file": "http://u:ur%40l-pw@h/f", "login": "lo-gin-pw",
@@ -178,8 +178,8 @@ def test_passwords_that_a_config_writes_out_are_secrets_of_its_runs() -> None:
     assert "-pw" not in trace
 
 
-def test_validation_shows_no_password_that_a_config_writes_out() -> None:
-    """As Connect hides those of type PASSWORD; it shows those in URLs."""
+def test_validation_shows_no_literal_password() -> None:
+    """Connect hides those of type PASSWORD; it shows those in URLs."""
     plugins = PluginRegistry([describe(Talkative)], third_party_classes())
     config: dict[str, str | None] = {
         "name": "c", "connector.class": "Talkative", "topic": "t", "value.converter.max.retries": "many-pw",
@@ -204,7 +204,7 @@ def test_validation_shows_no_password_that_a_config_writes_out() -> None:
     assert as_it_is == {"config": [*config.values()]}, "nobody's validation takes words out of the texts of others"
 
 
-def test_what_an_author_raises_in_a_validation_is_told_without_its_secrets() -> None:
+def test_an_authors_error_in_a_validation_has_no_secrets() -> None:
     config: dict[str, str | None] = {
         "name": "c", "connector.class": "Talkative", "topic": "t", "file": "raise", "login": "raised-pw",
     }  # fmt: skip
@@ -213,7 +213,7 @@ def test_what_an_author_raises_in_a_validation_is_told_without_its_secrets() -> 
     assert "raised-pw" not in classify(raised.value)[1]
 
 
-def test_a_worker_that_has_the_task_alone_hides_the_passwords_its_config_writes_out() -> None:
+def test_a_worker_with_only_the_task_redacts_its_configs_literal_passwords() -> None:
     def spec(password: str) -> TaskSpec:
         config: dict[str, str | None] = {"connector.class": "Talkative", "topic": "t", "file": "f"}
         return TaskSpec(config, {**config, "login": password}, 1)
@@ -226,7 +226,7 @@ def test_a_worker_that_has_the_task_alone_hides_the_passwords_its_config_writes_
     assert classify(raised.value)[0] == "RuntimeError: login *** refused"
 
 
-def test_passwords_within_urls_are_hidden_also_where_a_reference_cannot_be_looked_up() -> None:
+def test_passwords_in_urls_are_redacted_also_when_a_reference_cannot_be_resolved() -> None:
     made = specs()
     config: dict[str, str | None] = {
         "connector.class": "FileStreamSource", "topic": "${nobody:x}", "file": "http://u:be-side-pw@h/f",

@@ -1,4 +1,4 @@
-"""What the daemon sets up before it forks: nothing of it is left but what each fork needs, and no run depends on it."""
+"""Set-up of the daemon before it forks: only what each fork needs remains, and no run depends on it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from herdmesh.worker.spark import daemon
 
 pytestmark = pytest.mark.timed
 
-#: A fork of a process that rehearsed, or not, talks to a server over gRPC and makes a Kafka client; prints the new
-#: threads at the fork, how many pages the first channel took, and what the server heard.
+#: A fork of a process that did the rehearsal, or not, calls a server over gRPC and creates a Kafka client; prints the
+#: new threads at the fork, how many pages the first channel took, and the server's received message.
 PROGRAM = """
 import os, resource, sys
 from concurrent import futures
@@ -54,13 +54,13 @@ def of_a_fork(how: str) -> tuple[int, int, str]:
 
 
 @pytest.mark.skipif(not daemon.THREADS.is_dir(), reason="threads are counted on Linux only")
-def test_what_was_rehearsed_leaves_no_thread_and_is_there_in_every_fork() -> None:
+def test_the_rehearsal_leaves_no_thread_and_its_set_up_is_in_every_fork() -> None:
     threads, faults, heard = of_a_fork("rehearsed")
     assert (threads, heard) == (0, "heard")
     assert faults < of_a_fork("plain")[1] / 2
 
 
-#: A daemon one of whose libraries does not end a thread, up to where it would begin to fork.
+#: A daemon one of whose libraries does not end a thread, up to the point where it would begin to fork.
 STAYS = """
 import sys
 import threading
@@ -85,7 +85,7 @@ daemon.main()
 
 
 @pytest.mark.skipif(not daemon.THREADS.is_dir(), reason="threads are counted on Linux only")
-def test_a_daemon_that_cannot_rehearse_says_why_and_forks_without(tmp_path: Path) -> None:
+def test_a_daemon_whose_rehearsal_fails_logs_why_and_forks_without_it(tmp_path: Path) -> None:
     program = tmp_path / "daemon.py"
     program.write_text(STAYS)
     command = [sys.executable, str(program), "pyspark.worker"]

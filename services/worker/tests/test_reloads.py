@@ -1,4 +1,4 @@
-"""Values looked up again: what counts for a connector, for a task, and what becomes of a provider that cannot tell."""
+"""Repeated lookup of values: the relevant keys of a connector and of a task, and failures of a provider."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _secrets_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Rotating(ConfigProvider):
-    """Values that a test changes, good for 2 s."""
+    """Provider with values that a test changes, and a ttl of 2 s."""
 
     def __init__(self) -> None:
         self.values = {"one": "first-of-one", "two": "first-of-two", "mask": "first-of-mask"}
@@ -67,7 +67,7 @@ def run(specs: RunSpecs, task_config: dict[str, str | None], **more: str) -> Val
     return given
 
 
-def test_a_task_is_concerned_by_its_own_config_and_by_what_runs_read_of_the_connectors() -> None:
+def test_a_task_depends_on_its_own_config_and_on_the_connectors_keys_that_runs_read() -> None:
     specs, vault = with_vault()
     given = run(specs, {"password": "${v:one}"})
     assert given.ttl_ms == 2_000
@@ -83,12 +83,12 @@ def test_a_task_is_concerned_by_its_own_config_and_by_what_runs_read_of_the_conn
 
 
 @pytest.mark.parametrize(("action", "ttl_ms"), [("none", None), (" None ", None), ("Restart", 2_000)])
-def test_a_connector_may_ask_not_to_be_restarted(action: str, ttl_ms: int | None) -> None:
+def test_config_action_reload_none_prevents_restarts(action: str, ttl_ms: int | None) -> None:
     specs, _ = with_vault()
     assert run(specs, {}, **{"config.action.reload": action}).ttl_ms == ttl_ms
 
 
-async def test_what_was_looked_up_is_told_without_the_values() -> None:
+async def test_the_result_of_a_lookup_does_not_show_the_values() -> None:
     specs, vault = with_vault()
     run(specs, {"password": "${v:one}"})
     told: asyncio.Queue[events.Event] = asyncio.Queue()
@@ -107,7 +107,7 @@ async def test_what_was_looked_up_is_told_without_the_values() -> None:
     await reloads.close()
 
 
-async def test_what_could_not_be_looked_up_is_told_as_changed_once_it_can(tmp_path: Path) -> None:
+async def test_values_of_a_failed_lookup_count_as_changed_once_it_succeeds(tmp_path: Path) -> None:
     properties = "config.providers=file,config.providers.file.class=File,config.providers.file.param.ttl.ms=2000"
     specs = RunSpecs(WorkerSettings(worker_properties=properties), PluginRegistry([describe(FileStreamSource)]))  # pyright: ignore[reportArgumentType] - as text
     config: dict[str, str | None] = {**CONNECTOR, "password.one": f"${{file:{tmp_path}/s:pw}}"}

@@ -1,4 +1,4 @@
-"""The spans of a run: which are made, whose trace they are of, what they say."""
+"""The spans of a run: which are created, their trace, and their attributes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def spans_of(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     return found
 
 
-def test_the_first_batch_and_then_one_a_second_are_spans_of_the_calls_trace(
+def test_the_first_batch_and_then_one_a_second_are_spans_in_the_calls_trace(
     spans_of: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_spans.time, "time_ns", lambda: 0)

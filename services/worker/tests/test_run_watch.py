@@ -1,4 +1,4 @@
-"""How a run's process measures that its loop stands still, and where its stacks go."""
+"""Measurement, in a run's process, of the time without progress of its loop, and the log of its stacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from herdmesh.worker.run.run_watch import STUCK_S, RunWatch
 
 pytestmark = pytest.mark.timed
 
-#: The main thread hangs until its input ends and keeps the interpreter's lock, so no other thread of Python can run.
+#: The main thread hangs until its input ends and holds the interpreter's lock, so no other thread of Python can run.
 HANGS = """
 import ctypes, time
 from herdmesh.worker.run.run_watch import RunWatch
@@ -27,7 +27,7 @@ a_call_that_does_not_return()
 
 
 class Timer:
-    """Stands for faulthandler's: the seconds asked for last, None = cancelled."""
+    """Replacement for faulthandler's timer: the last number of seconds, None = cancelled."""
 
     def __init__(self) -> None:
         self.asked: list[float | None] = []
@@ -39,7 +39,7 @@ class Timer:
         self.asked.append(None)
 
 
-def test_silence_grows_until_the_loop_moves() -> None:
+def test_time_without_progress_grows_until_the_loop_moves() -> None:
     watch = RunWatch(30_000, 300_000, 0.0, Timer())
     assert watch.interval_s == 2.0
     assert watch.wait_s(0.5) == 1.5
@@ -51,17 +51,17 @@ def test_silence_grows_until_the_loop_moves() -> None:
     assert watch.look(12.0) == 2_000
 
 
-def test_time_in_which_the_whole_process_stood_still_counts_for_little() -> None:
+def test_time_in_which_the_whole_process_was_frozen_is_capped() -> None:
     watch = RunWatch(30_000, 300_000, 0.0, Timer())
     assert watch.look(600.0) == 4_000
 
 
-def test_it_looks_often_enough_for_short_bounds() -> None:
+def test_short_limits_shorten_the_interval_of_checks() -> None:
     assert RunWatch(1_000, 300_000, 0.0, Timer()).interval_s == 0.25
     assert RunWatch(30_000, 2_000, 0.0, Timer()).interval_s == 0.5
 
 
-def test_stacks_are_written_when_it_stalls_and_before_it_is_ended() -> None:
+def test_stacks_are_logged_when_a_run_stalls_and_before_it_is_ended() -> None:
     timer = Timer()
     watch = RunWatch(30_000, 300_000, 0.0, timer)
     assert timer.asked == [29.0], "armed before anything hangs"
@@ -77,7 +77,7 @@ def test_stacks_are_written_when_it_stalls_and_before_it_is_ended() -> None:
     assert len(timer.asked) == 3
 
 
-def test_the_timer_of_a_run_that_was_told_to_stop_is_not_put_off() -> None:
+def test_the_timer_of_a_stop_command_is_not_postponed() -> None:
     timer = Timer()
     watch = RunWatch(30_000, 300_000, 0.0, timer)
     watch.told_to_stop()
@@ -90,7 +90,7 @@ def test_the_timer_of_a_run_that_was_told_to_stop_is_not_put_off() -> None:
     assert timer.asked == [29.0, STUCK_S, None]
 
 
-def test_a_hang_that_keeps_the_interpreters_lock_leaves_its_stacks_too() -> None:
+def test_stacks_are_logged_when_the_hanging_thread_holds_the_gil() -> None:
     with subprocess.Popen([sys.executable, "-c", HANGS], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdin is not None
         assert child.stderr is not None
@@ -98,7 +98,7 @@ def test_a_hang_that_keeps_the_interpreters_lock_leaves_its_stacks_too() -> None
         never.start()
         try:
             assert any(b"in a_call_that_does_not_return" in line for line in child.stderr), "it hangs without a word"
-            # Stacks are read without a lock: a thread that goes on while its own is read can take the process down.
+            # Stacks are read without a lock: a thread that continues while its own is read can crash the process.
             assert any(b"in <module>" in line for line in child.stderr)
         finally:
             never.cancel()

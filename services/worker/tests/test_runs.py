@@ -59,14 +59,15 @@ execute(pickle.load(sys.stdin.buffer))
 UNIT = UnitId("c", 0)
 SINK = {"connector.class": "FileStreamSink", "name": "c", "topics": "t", "file": "f"}
 SERVICE = "herdmesh.api.worker.v1.RunService"
-#: For what others are to do; nothing is timed by it.
+#: Timeout for other processes; no test measures it.
 WAIT_S = 60.0
 
 
 @dataclass
 class SubprocessJobs:
-    """A `JobRunner` without Spark. `launched` tells each launch; `hold` keeps it from being executed, until `released`
-    lets all that are held end."""
+    """A `JobRunner` without Spark. `launched` gets each launch; `hold` delays its execution, until `released` lets all
+    held ones end.
+    """
 
     hold: bool = False
     launched: asyncio.Queue[Launch] = field(default_factory=lambda: asyncio.Queue[Launch]())
@@ -98,7 +99,7 @@ CLAIM = TaskSetClaim("connect-configs", 57, "i1", "7:aa")
 
 @dataclass
 class Bench:
-    """Runs behind a real server, and what they say."""
+    """Runs behind a real server, and their events."""
 
     jobs: SubprocessJobs
     processes: Applications
@@ -136,7 +137,7 @@ async def in_thread(call: Callable[[], None]) -> None:
     await asyncio.to_thread(call)
 
 
-async def test_a_run_that_fails_tells_why_before_it_ends(bench: Bench) -> None:
+async def test_a_failing_run_reports_its_failure_before_its_end(bench: Bench) -> None:
     bench.submit({"value.converter": "org.example.NoConverter"})
     hello = await bench.next()
     assert isinstance(hello, events.RunHello)
@@ -149,8 +150,8 @@ async def test_a_run_that_fails_tells_why_before_it_ends(bench: Bench) -> None:
     assert await bench.next() == events.RunEnded("r1")
 
 
-async def test_a_run_that_fails_is_not_over_before_its_process_is(bench: Bench) -> None:
-    """A commit that hangs is left to a thread of it and may yet succeed: the task is nobody else's until then."""
+async def test_a_failed_run_is_not_over_before_its_process(bench: Bench) -> None:
+    """A hanging commit is left to one of its threads and may still succeed: no other owner gets the task until then."""
     bench.jobs.hold = True
     bench.submit({})
     launch = await bench.jobs.launched.get()
@@ -163,13 +164,13 @@ async def test_a_run_that_fails_is_not_over_before_its_process_is(bench: Bench) 
     await in_thread(run)
     assert isinstance(await bench.next(), events.RunHello)
     assert isinstance(await bench.next(), events.RunFailed)
-    await bench.server.stop(1)  # whatever was still to be heard of the line was heard
+    await bench.server.stop(1)  # all messages of the line were received
     assert bench.said.empty()
     bench.jobs.released.set()
     assert await bench.next() == events.RunEnded("r1")
 
 
-async def test_a_class_nobody_has_fails_without_a_process(bench: Bench) -> None:
+async def test_a_run_of_an_unknown_class_fails_without_a_process(bench: Bench) -> None:
     bench.submit({"connector.class": "org.example.Nothing"})
     failed = await bench.next()
     assert isinstance(failed, events.RunFailed)
@@ -179,8 +180,8 @@ async def test_a_class_nobody_has_fails_without_a_process(bench: Bench) -> None:
     assert bench.jobs.launched.empty()
 
 
-async def test_what_the_preparation_of_a_run_waits_for_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as a secret store that does not answer."""
+async def test_a_wait_during_a_runs_preparation_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example for a secret store that does not answer."""
     monkeypatch.setattr(runs_module, "LOOK_S", 0.01)
     monkeypatch.setattr(waits, "SHOWN_AFTER_S", 0.0)
     is_told = threading.Event()
@@ -203,7 +204,7 @@ async def test_what_the_preparation_of_a_run_waits_for_is_told(bench: Bench, mon
     await runs.close(WAIT_S)
 
 
-async def test_commands_reach_the_run_also_those_given_before_it_dialled_in(bench: Bench) -> None:
+async def test_commands_reach_the_run_also_those_sent_before_it_connected(bench: Bench) -> None:
     bench.jobs.hold = True
     bench.submit({})
     launch = await bench.jobs.launched.get()
@@ -261,11 +262,11 @@ async def test_a_broken_line_becomes_a_stop_within_a_second(bench: Bench) -> Non
     await bench.server.stop(0)
     await running
     print(f"a broken line became a stop within {took[0]:.2f} s")
-    assert took[0] < 3.0  # a second is meant; three times that on a busy machine
+    assert took[0] < 3.0  # a second is expected; three times that on a busy machine
 
 
 @pytest.mark.parametrize("other", [{"process_id": "other"}, {"token": "other"}])
-async def test_a_process_nobody_waits_for_is_sent_away(bench: Bench, other: dict[str, str]) -> None:
+async def test_an_unknown_process_is_refused(bench: Bench, other: dict[str, str]) -> None:
     bench.jobs.hold = True
     bench.submit({})
     launch = await bench.jobs.launched.get()
@@ -277,8 +278,8 @@ async def test_a_process_nobody_waits_for_is_sent_away(bench: Bench, other: dict
     await in_thread(run)
 
 
-async def test_a_process_dials_in_once(bench: Bench) -> None:
-    """Whoever knows its token comes too late."""
+async def test_a_process_connects_once(bench: Bench) -> None:
+    """Another process that knows its token comes too late."""
     bench.jobs.hold = True
     bench.submit({})
     launch = await bench.jobs.launched.get()
@@ -301,8 +302,8 @@ async def test_a_lost_process_ends_the_run_with_its_error(bench: Bench) -> None:
     assert "did not take the process" in (ended.error or "")
 
 
-async def test_a_standby_waits_for_its_order_and_goes_home_with_its_worker(bench: Bench) -> None:
-    """Real processes: two are there before any run, the run gets one of them, and a third takes its place."""
+async def test_a_standby_waits_for_its_order_and_exits_with_its_worker(bench: Bench) -> None:
+    """Real processes: two exist before any run, the run gets one of them, and a third replaces it."""
     processes, said = Applications(Processes(bench.jobs, standbys=2), no_application), bench.said
     runs = Runs(processes, RunSpecs(WorkerSettings(), PluginRegistry.discover()), lambda _u, _s: None, dict, said.put)
     servicer = RunServicer(processes, runs, said.put)
@@ -348,10 +349,10 @@ def test_an_order_survives_the_wire() -> None:
     assert RunOrder.from_wire(order.to_wire().order) == order
 
 
-async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
+async def test_store_offsets_returns_when_the_offsets_are_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As long as the run is the task's own; what an older one still hands over is refused, and changes nothing."""
+    """Only while the run is the task's current one; offsets of an older run are refused, and change nothing."""
     monkeypatch.setattr("herdmesh.worker.effects.runs.run_executor._LINE_CLOSE_TIMEOUT_S", 0.1)
     path = tmp_path / "offsets"
     file = OffsetFile(str(path))
@@ -388,7 +389,7 @@ async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
 
     running = asyncio.create_task(in_thread(run))
     assert await asyncio.to_thread(stored.wait, WAIT_S)
-    jobs.released.set()  # Spark says that the process is over; it is not, and its line stays open
+    jobs.released.set()  # Spark reports that the process is over; it is not, and its line stays open
     while not isinstance(await asyncio.wait_for(said.get(), WAIT_S), events.RunEnded):
         pass
     over.set()
@@ -410,7 +411,7 @@ def test_progress_survives_the_wire() -> None:
 
 
 async def _ordered(launch: Launch) -> RunOrder:
-    """What a process that dials in is told to do."""
+    """The order for a process that connects."""
 
     def dial() -> RunOrder | None:
         with WorkerLink(launch) as link:
@@ -421,18 +422,18 @@ async def _ordered(launch: Launch) -> RunOrder:
     return order
 
 
-async def test_a_run_is_to_verify_its_claim_from_where_the_set_was_last_in_force(bench: Bench) -> None:
+async def test_a_run_verifies_its_task_set_from_the_last_known_config_offset(bench: Bench) -> None:
     bench.jobs.hold = True
     bench.submit({})
     assert (await _ordered(await bench.jobs.launched.get())).spec.claim == CLAIM
 
 
-def test_where_there_is_no_config_topic_there_is_no_claim() -> None:
+def test_without_a_config_topic_a_run_verifies_no_task_set() -> None:
     specs = RunSpecs(WorkerSettings(config_storage_topic=""), PluginRegistry.discover())
     assert specs.claim(ASSIGNMENT, 57) is None
 
 
-async def test_a_loop_that_stands_still_is_told_by_another_thread_of_its_process(bench: Bench) -> None:
+async def test_a_stuck_loop_is_reported_by_another_thread_of_its_process(bench: Bench) -> None:
     specs = RunSpecs(WorkerSettings(stalled_ms=1_000), PluginRegistry.discover())
     said, jobs = bench.said, SubprocessJobs(hold=True)
     processes = Applications(Processes(jobs, standbys=0), no_application)
@@ -489,7 +490,7 @@ async def test_a_loop_that_stands_still_is_told_by_another_thread_of_its_process
         ("consumer.max.poll.interval.ms=60000", {"consumer.override.max.poll.interval.ms": "7000"}, 7_000),
     ],
 )
-def test_how_long_a_run_may_stand_still_is_the_consumers_setting(
+def test_the_limit_of_time_without_progress_is_max_poll_interval_ms(
     worker: str, connector: dict[str, str | None], wanted_ms: int
 ) -> None:
     specs = RunSpecs(WorkerSettings(worker_properties=SecretStr(worker)), PluginRegistry.discover())
@@ -500,7 +501,7 @@ def test_how_long_a_run_may_stand_still_is_the_consumers_setting(
 
 
 @pytest.mark.parametrize("value", ["0", "soon", "-1"])
-def test_a_time_to_stand_still_that_is_none_is_refused_by_name(value: str) -> None:
+def test_an_invalid_max_poll_interval_ms_is_refused_by_name(value: str) -> None:
     specs = RunSpecs(WorkerSettings(), PluginRegistry.discover())
     config: dict[str, str | None] = {**SINK, "consumer.override.max.poll.interval.ms": value}
     with pytest.raises(ConfigError) as refused:

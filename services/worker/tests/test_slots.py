@@ -28,10 +28,10 @@ BEHIND = ProgressReport(
 
 
 class Busy:
-    """A worker whose tasks always have work: their runs end only when asked to share."""
+    """A worker whose tasks always have work: their runs end only after a command to share."""
 
     def __init__(self, slots: int, *keeping: str) -> None:
-        """Connectors `keeping` their slots do not end for others: they would begin anew."""
+        """Runs of the connectors `keeping` do not end for others: they would restart their work."""
         self._keeping = keeping
         limits = TaskLimits(slots=slots, share_ms=int(SHARE_S * 1_000))
         self.state = WorkerState("life", Limits(limits))
@@ -62,13 +62,13 @@ class Busy:
         self.now = until_s
 
     def part(self, connector: str, since: dict[UnitId, float], length_s: float) -> float:
-        """How many slots the connector had, on average."""
+        """The connector's average number of slots."""
         return (
             sum(self.used(unit) - since.get(unit, 0.0) for unit in self.ran_s if unit.connector == connector) / length_s
         )
 
     def used(self, unit: UnitId) -> float:
-        """How long the task has run, with the run that goes on."""
+        """How long the task has run, including its present run."""
         going_on = [self.now - self._since[run] for run, of in self._units.items() if of == unit and run in self._since]
         return self.ran_s[unit] + sum(going_on)
 
@@ -80,7 +80,7 @@ class Busy:
         if isinstance(event, events.RunProgress):
             self._since.setdefault(event.run_id, self.now)
             if self._units[event.run_id].connector in self._keeping:
-                self._at(self.now + 0.5, event)  # as every run says how far it is
+                self._at(self.now + 0.5, event)  # as every run reports its progress
         elif isinstance(event, events.RunEnded):
             self._queued_s[self._units[event.run_id]] = self.now
             self.ran_s[self._units[event.run_id]] += self.now - self._since.pop(event.run_id)
@@ -134,8 +134,8 @@ def test_more_busy_connectors_than_slots_take_turns() -> None:
     assert min(used) == pytest.approx(max(used), rel=0.15)
 
 
-def test_a_run_that_may_not_be_cut_keeps_its_slot_and_no_others() -> None:
-    """It counts as about to leave until it is late; then the others take turns without its slot."""
+def test_an_uninterruptible_run_keeps_its_slot_and_no_other() -> None:
+    """It counts as about to end until it is late; then the others take turns without its slot."""
     worker = Busy(2, "snapshot")
     worker.start("snapshot", 1)
     worker.run_until(5.0)
@@ -157,7 +157,7 @@ def test_every_busy_task_gets_its_turn_within_a_bound(sizes: list[int], slots: i
     worker.run_until(300.0)
     turn_s = SHARE_S + 2 * HANDOVER_S
     for number, size in enumerate(sizes):
-        # Its part of the slots is at least this; with fewer slots than connectors, it has one in some of the turns.
+        # Its share of the slots is at least this; with fewer slots than connectors, it has one in some of the turns.
         own = slots // len(sizes)
         turns = ceil(size / own) + 1 if own else ceil(len(sizes) / slots) * size + len(sizes)
         for task in range(size):
@@ -190,7 +190,7 @@ def _worker_with_runs(tasks: int) -> tuple[WorkerState, list[str]]:
     return state, runs
 
 
-def test_a_run_is_told_its_rate_once_it_listens_and_again_when_that_changes() -> None:
+def test_a_run_gets_its_rate_after_its_take_over_and_again_when_it_changes() -> None:
     state, (first, second) = _worker_with_runs(2)
     state.handle(events.RunProgress(first, BEHIND), 0.1)
     rate = Rate(40.0, 0.0)
@@ -202,7 +202,7 @@ def test_a_run_is_told_its_rate_once_it_listens_and_again_when_that_changes() ->
     assert state.handle(leader.set_rate(1, "other", rate), 0.5) == []
 
 
-def test_without_a_leader_each_task_goes_back_to_its_equal_part() -> None:
+def test_without_a_leader_each_task_returns_to_its_equal_share() -> None:
     state, (run,) = _worker_with_runs(1)
     state.handle(events.RunProgress(run, BEHIND), 0.1)
     state.handle(leader.set_rate(1, "c", Rate(40.0)), 0.2)
@@ -210,7 +210,7 @@ def test_without_a_leader_each_task_goes_back_to_its_equal_part() -> None:
     assert state.handle(events.SessionClosed(), 0.4) == []
 
 
-def test_a_run_that_yields_in_debt_goes_on_only_when_the_debt_is_paid() -> None:
+def test_a_task_over_its_rate_limit_runs_again_only_after_the_delay() -> None:
     state, (run,) = _worker_with_runs(1)
     state.handle(events.RunProgress(run, BEHIND), 0.1)
     state.handle(events.RunFinished(run, RunEnd.YIELDED, BEHIND, 5_000), 1.0)

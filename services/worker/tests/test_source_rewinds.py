@@ -1,5 +1,6 @@
-"""A stopped source rewound to a time, by what its connector says of where it was then, in the offsets topic and in the
-file of a standalone worker. That of each connector that knows is its own test's."""
+"""Rewind of a stopped source to a time, with the positions that its connector returns, in the offsets topic and in the
+file of a standalone worker. Each connector that supports it has its own test.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from herdmesh.worker.effects.plugins.remote_connectors import RemoteSource
 from services.worker.tests.test_offsets import NOWHERE, bench, source
 
 
-def test_a_source_that_does_not_know_where_it_was_is_not_rewound(tmp_path: Path) -> None:
-    """Nor forward, nor one that has no offsets."""
+def test_a_source_without_offsets_at_is_not_rewound(tmp_path: Path) -> None:
+    """Nor is one moved forward, or one without offsets."""
     file = OffsetFile(str(tmp_path / "offsets"))
     file.open()
     try:
@@ -42,14 +43,14 @@ def test_a_source_that_does_not_know_where_it_was_is_not_rewound(tmp_path: Path)
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("kept_in", ["topic", "file"])
-def test_a_source_is_rewound_to_where_its_connector_says_that_it_was(
+def test_a_source_is_rewound_to_the_positions_its_connector_returns(
     kept_in: str,
     tmp_path: Path,
     tmp_topic: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
-    """What it says is looked at by its `alter_offsets`, as what a user says; a dry run tells the same."""
+    """Its `alter_offsets` checks them as it does a user's; a dry run has the same result."""
     asked: list[tuple[int, Any]] = []
 
     def offsets_at(_self: FileStreamSource, _config: Any, time_ms: int, committed: Any) -> Any:
@@ -85,7 +86,7 @@ def test_a_source_is_rewound_to_where_its_connector_says_that_it_was(
 
 
 class Remembering(SourceConnector):
-    """Of a plugin folder: knows where it was, but not before 5."""
+    """Source of a plugin folder that knows its earlier positions, but not before 5."""
 
     class_name, version = "org.example.Remembering", "1"
 
@@ -105,7 +106,7 @@ class Remembering(SourceConnector):
 
 
 class Line:
-    """A plugin's process, in this one; everything goes through JSON as it does on the way there."""
+    """A plugin's process, in this one; everything passes through JSON as on the way there."""
 
     def line(self) -> Line:
         return self
@@ -115,7 +116,7 @@ class Line:
         return msgspec.json.decode(msgspec.json.encode(plugin_process.asked(Remembering(), what, given)))
 
 
-def test_a_connector_of_a_plugin_folder_is_asked_in_its_process() -> None:
+def test_a_plugin_folders_connector_is_called_in_its_process_for_a_rewind() -> None:
     class Remote(RemoteSource):
         remote = remote_connectors.Remote(cast("PluginProcess", Line()), "m:C", ConfigDef())
 

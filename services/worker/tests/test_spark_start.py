@@ -1,4 +1,6 @@
-"""A Spark that has no executor for the worker's first job is told of in the worker's log: it serves nothing yet."""
+"""A Spark without an executor for the worker's first job is reported in the worker's log: the worker does not serve
+yet.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from herdmesh.worker.spark import session
 from herdmesh.worker.spark.session import SparkHost
 
 
-async def test_a_start_that_waits_says_so_and_what_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_waiting_start_of_spark_is_logged_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     may_start = threading.Event()
     monkeypatch.setattr(session, "START_TOLD_AFTER_S", 0.01)
 
@@ -41,7 +43,7 @@ async def test_a_start_that_waits_says_so_and_what_to_look_at(monkeypatch: pytes
     await host.stop(1.0)
 
 
-def test_a_call_that_the_end_of_the_jvm_interrupts_logs_no_traceback(
+def test_a_call_interrupted_by_the_jvms_end_logs_no_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A signal to the process group ends the JVM first. Py4J logs the interrupted calls on the root logger."""

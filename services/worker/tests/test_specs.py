@@ -1,5 +1,6 @@
-"""What a run is told that its worker finds out: whether it may stay with nothing to do, and whether somebody else looks
-for new records while it is idle."""
+"""Run settings that the worker determines: whether a run may stay warm, and whether the idle watch finds new records
+for its task.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +32,15 @@ def under(prefix: str, config: dict[str, str]) -> dict[str, str]:
         ({**SOURCE, **under("producer.override.", LOGIN)}, False),
     ],
 )
-def test_a_sink_with_a_login_of_its_own_runs_on(config: dict[str, str], continuous: bool) -> None:
-    """The idle watch asks with the worker's login, and may not see the sink's topics."""
+def test_a_sink_with_its_own_credentials_runs_continuously(config: dict[str, str], continuous: bool) -> None:
+    """The idle watch has the worker's credentials, and may not see the sink's topics."""
     specs = RunSpecs(WorkerSettings(), PluginRegistry.discover())
     spec = specs.without_class(UnitId("c", 0), TaskSpec(dict(config), dict(config), 1))
     assert spec.continuous is continuous
 
 
 @pytest.mark.parametrize("config", [SINK, SOURCE])
-def test_a_tasks_fence_has_connects_name_whatever_its_config_says(config: dict[str, str]) -> None:
+def test_a_tasks_transactional_id_is_connects_whatever_its_config_has(config: dict[str, str]) -> None:
     """`<group>-<connector>-<task>`: Java's workers fence by it, and are fenced."""
     specs = RunSpecs(WorkerSettings(group_id="mesh"), PluginRegistry.discover())
     own = config | under("producer.override.", {"transactional.id": "mine", "enable.idempotence": "false"})
@@ -59,7 +60,7 @@ def test_a_tasks_fence_has_connects_name_whatever_its_config_says(config: dict[s
         ({"spark_master": "spark://cluster:7077", "warm_runs_max": 1}, SINK, True),
     ],
 )
-def test_a_run_may_stay_warm_unless_the_worker_wants_none_or_its_connector_says_how_long_it_lingers(
+def test_a_run_stays_warm_unless_the_worker_forbids_it_or_its_connector_sets_linger_ms(
     settings: dict[str, object], config: dict[str, str], stays: bool
 ) -> None:
     specs = RunSpecs(WorkerSettings.model_validate(settings), PluginRegistry.discover())
@@ -76,7 +77,7 @@ def test_a_run_may_stay_warm_unless_the_worker_wants_none_or_its_connector_says_
         ({"spark_master": "spark://cluster:7077"}, SINK, 0),
     ],
 )
-def test_a_connectors_memory_bound_goes_before_its_workers(
+def test_a_connectors_memory_limit_overrides_its_workers(
     settings: dict[str, object], config: dict[str, str], bound: int
 ) -> None:
     specs = RunSpecs(WorkerSettings.model_validate(settings), PluginRegistry.discover())
@@ -91,7 +92,7 @@ def test_a_connectors_memory_bound_goes_before_its_workers(
         ("spark://cluster:7077", "1GB", "runs are on the machines of spark://cluster:7077"),
     ],
 )
-def test_a_memory_bound_that_cannot_be_kept_is_refused(master: str, written: str, says: str) -> None:
+def test_an_unenforceable_memory_limit_of_a_connector_is_refused(master: str, written: str, says: str) -> None:
     specs = RunSpecs(WorkerSettings(spark_master=master), PluginRegistry.discover())
     config = {**SINK, "herdmesh.memory.max": written}
     with pytest.raises(ConfigError, match=says) as refused:
@@ -100,12 +101,12 @@ def test_a_memory_bound_that_cannot_be_kept_is_refused(master: str, written: str
 
 
 @pytest.mark.parametrize("settings", [{"memory_max": "lots"}, {"memory_max": "1GB", "spark_master": "yarn"}])
-def test_a_workers_memory_bound_that_cannot_be_kept_is_refused(settings: dict[str, object]) -> None:
+def test_an_unenforceable_memory_limit_of_a_worker_is_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="memory"):
         WorkerSettings.model_validate(settings)
 
 
-def test_half_of_the_slots_may_be_warm_and_four_at_the_most() -> None:
+def test_at_most_half_of_the_slots_and_four_may_be_warm() -> None:
     assert [WorkerSettings(slots=slots).warm_count() for slots in (1, 2, 6, 8, 64)] == [0, 1, 3, 4, 4]
 
 
@@ -116,13 +117,13 @@ def test_half_of_the_slots_may_be_warm_and_four_at_the_most() -> None:
         ("consumer.sasl.password=hush-hush,=x", "this is not name=value,name=value"),
     ],
 )
-def test_a_worker_that_cannot_start_says_why_without_its_passwords(properties: str, says: str) -> None:
+def test_the_error_of_a_worker_that_cannot_start_has_no_passwords(properties: str, says: str) -> None:
     with pytest.raises(ValueError, match=says) as refused:
         WorkerSettings(worker_properties=properties)  # pyright: ignore[reportArgumentType] - as text
     assert "hush-hush" not in str(refused.value)
 
 
-def test_what_of_a_workers_properties_has_no_effect_is_told() -> None:
+def test_worker_properties_without_effect_give_warnings() -> None:
     ours = "config.storage.retention.ms=1,metrics.context.team=a,offset.storage.cleanup.policy=delete"
     used = "offset.storage.min.insync.replicas=1,consumer.fetch.min.bytes=5,key.converter.schemas.enable=true"
     settings = WorkerSettings(

@@ -1,4 +1,4 @@
-"""How far a task is behind while its run says nothing: the worker learns the ends of its partitions."""
+"""Lag of a task while its run reports nothing: the worker learns the ends of its partitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _lag(state: WorkerState) -> Lag:
     return lag_of(task.progress.partitions)
 
 
-def test_a_task_whose_put_does_not_return_is_behind_the_records_that_wait() -> None:
+def test_the_lag_of_a_task_whose_put_hangs_includes_new_records() -> None:
     state = machine()
     running(state)
     state.tasks.take_moved()
@@ -27,7 +27,7 @@ def test_a_task_whose_put_does_not_return_is_behind_the_records_that_wait() -> N
     assert state.tasks.take_moved() == [], "nothing new"
 
 
-def test_a_run_that_reports_an_older_end_does_not_hide_what_waits() -> None:
+def test_an_older_end_in_a_runs_report_does_not_reduce_the_lag() -> None:
     state = machine()
     run_id = running(state)
     state.handle(events.EndsLearned({("t", 0): 55}), 1.0)
@@ -38,7 +38,7 @@ def test_a_run_that_reports_an_older_end_does_not_hide_what_waits() -> None:
     assert _lag(state) == Lag(0, 50)
 
 
-def test_a_task_that_waits_for_a_slot_is_behind_what_came() -> None:
+def test_the_lag_of_a_task_that_waits_for_a_slot_includes_new_records() -> None:
     state = machine(slots=1)
     idle_id = idle(state)
     assert state.tasks.partitions_with_work() == set(), "it is woken when more comes"

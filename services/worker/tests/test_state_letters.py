@@ -1,4 +1,4 @@
-"""What a letter says of itself, and what is remembered of those that were put back."""
+"""Headers of dead letters, and the record of the replayed ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def letter(*errors: dead_letter_headers.Header, **more: object) -> Letter:
 # --- headers
 
 
-def test_the_last_failure_is_told_from_earlier_ones_and_from_the_records_own_headers() -> None:
+def test_the_last_failures_headers_are_split_from_earlier_ones_and_the_records_own() -> None:
     first = [header("topic", "orders"), header("offset", "3"), header("stage", "VALUE_CONVERTER")]
     second = [header("topic", "dlq-orders"), header("offset", "0"), header("stage", "TRANSFORMATION")]
     own, last = dead_letter_headers.split([("a", b"1"), *first, ("a", b"2"), *second])
@@ -34,7 +34,7 @@ def test_the_last_failure_is_told_from_earlier_ones_and_from_the_records_own_hea
     assert last == tuple(second)
 
 
-def test_a_failure_with_fewer_headers_leaves_none_of_its_own_behind() -> None:
+def test_a_header_missing_in_the_last_failure_is_none() -> None:
     own, last = dead_letter_headers.split([header("stage", "TASK_PUT"), header("exception.message", None), ("b", None)])
     assert own == (("b", None),)
     found = Letter(0, 0, None, None, None, own, last)
@@ -49,7 +49,7 @@ def test_a_failure_with_fewer_headers_leaves_none_of_its_own_behind() -> None:
     )
 
 
-def test_what_is_put_back_has_its_own_headers_and_says_which_letter_it_was() -> None:
+def test_a_replayed_record_has_its_own_headers_and_the_place_of_its_dead_letter() -> None:
     found = letter(("a", b"1"), header("topic", "orders"))
     assert dead_letter_headers.put_back_headers(found, "dlq") == [
         ("a", b"1"),
@@ -71,7 +71,7 @@ def test_what_is_put_back_has_its_own_headers_and_says_which_letter_it_was() -> 
         (Wanted("a", since_ms=1_001), False),
     ],
 )
-def test_which_letters_are_listed(wanted: Wanted, taken: bool) -> None:
+def test_dead_letters_match_the_filters_of_a_request(wanted: Wanted, taken: bool) -> None:
     found = letter(
         header("connector.name", "a"),
         header("stage", "VALUE_CONVERTER"),
@@ -81,33 +81,33 @@ def test_which_letters_are_listed(wanted: Wanted, taken: bool) -> None:
     assert wanted.takes(found) is taken
 
 
-def test_a_letter_that_does_not_say_whose_it_is_is_everybodys_and_one_put_back_is_listed_only_when_asked_for() -> None:
+def test_a_dead_letter_without_connector_is_listed_for_all_and_a_replayed_one_on_request() -> None:
     assert Wanted("anybody").takes(letter())
     assert not Wanted("anybody").takes(letter(replayed=True))
     assert Wanted("anybody", replayed=True).takes(letter(replayed=True))
 
 
-# --- memory
+# --- record of replays
 
 OFFSETS = st.integers(0, 60)
 
 
 @given(st.lists(st.tuples(OFFSETS, OFFSETS), max_size=12))
-def test_runs_remember_exactly_what_was_added_also_when_written_down(added: list[tuple[int, int]]) -> None:
+def test_replayed_ranges_hold_exactly_the_added_offsets_also_when_stored(added: list[tuple[int, int]]) -> None:
     known, wanted = Replays("dlq", "id"), set[int]()
     for first, last in added:
         known.of(0).add(first, last)
         wanted |= set(range(first, last + 1))
     assert {offset for offset in range(70) if known.has(0, offset)} == wanted
     runs = known.of(0)
-    assert all(first > runs.next for first, _ in runs.runs)  # what touches the beginning is in it
+    assert all(first > runs.next for first, _ in runs.runs)  # an adjacent range is merged into `next`
     assert all(one[1] + 1 < other[0] for one, other in zip(runs.runs, runs.runs[1:], strict=False))
     again = Replays("dlq", "id")
     again.take(0, decode_value(encode_value(known.offset_of(0))))
     assert (again.of(0).next, again.of(0).runs) == (runs.next, runs.runs)
 
 
-def test_what_was_deleted_from_the_queue_is_not_remembered_one_by_one() -> None:
+def test_offsets_deleted_from_the_queue_are_not_stored_one_by_one() -> None:
     runs = Runs(2, [(5, 5), (9, 12)])
     runs.forget_below(7)
     assert (runs.next, runs.runs) == (7, [(9, 12)])
@@ -115,7 +115,7 @@ def test_what_was_deleted_from_the_queue_is_not_remembered_one_by_one() -> None:
     assert runs.next == 7
 
 
-def test_requests_are_remembered_the_newest_ones() -> None:
+def test_only_the_newest_outcomes_of_requests_are_kept() -> None:
     known = Replays("dlq", "id")
     for number in range(dead_letter_replays.REQUESTS_MAX + 2):
         known.note(Outcome(f"r{number}", number, "0:5;0:9"))
@@ -127,7 +127,7 @@ def test_requests_are_remembered_the_newest_ones() -> None:
     assert again.outcome("r9") == Outcome("r9", 9, "0:5;0:9")
 
 
-def test_a_queue_that_was_made_anew_has_nothing_put_back() -> None:
+def test_a_recreated_queue_has_no_replayed_dead_letters() -> None:
     known = Replays("dlq", "old")
     known.of(0).add(0, 9)
     known.note(Outcome("r", 10))
@@ -138,12 +138,12 @@ def test_a_queue_that_was_made_anew_has_nothing_put_back() -> None:
     assert again.outcome("r") is None
 
 
-def test_what_cannot_be_read_is_not_taken_for_nothing() -> None:
+def test_an_unreadable_replay_record_is_an_error() -> None:
     with pytest.raises(DataError, match="cannot be read"):
         Replays("dlq", "id").take(0, {"topic.id": "id", "next": 3})
 
 
-def test_more_single_letters_than_a_record_holds_are_refused() -> None:
+def test_more_single_dead_letters_than_a_record_holds_are_refused() -> None:
     known = Replays("dlq", "id")
     known.partitions[0] = Runs(0, [(number, number) for number in range(1, 400_000, 2)])
     with pytest.raises(DataError, match="put all of them back"):

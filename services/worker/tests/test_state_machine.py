@@ -60,7 +60,7 @@ def generate(generation: int = 1) -> events.Command:
 # --- session
 
 
-def test_what_was_not_adopted_is_given_up_and_the_rest_runs_on() -> None:
+def test_units_that_were_not_adopted_are_released_and_the_rest_runs_on() -> None:
     state = machine()
     kept, lost = running_task(state, UnitId("c", 0)), running_task(state, UnitId("c", 1))
     state.handle(events.SessionClosed(), 1.0)
@@ -79,7 +79,7 @@ def test_without_a_session_nothing_stops() -> None:
     assert state.next_deadline() is None
 
 
-def test_a_stale_status_gives_up_that_claim_only() -> None:
+def test_a_stale_status_releases_only_the_unit_of_that_generation() -> None:
     state = machine()
     run_id = running_task(state)
     assert state.handle(events.StatusStale(TASK, 7), 1.0) == []
@@ -103,7 +103,7 @@ def test_leaving_waits_for_the_herder_then_ends() -> None:
     assert state.handle(events.Tick(), 99.0) == []
 
 
-def test_leaving_is_bounded_when_the_herder_says_nothing() -> None:
+def test_leaving_is_bounded_when_the_herder_does_not_answer() -> None:
     state = machine()
     run_id = running_task(state)
     state.handle(events.LeaveRequested(), 1.0)
@@ -114,7 +114,7 @@ def test_leaving_is_bounded_when_the_herder_says_nothing() -> None:
     assert state.handle(events.Tick(), 22.0) == [instructions.Exit(0)]
 
 
-def test_leaving_without_a_session_stops_everything_itself() -> None:
+def test_leaving_without_a_session_stops_all_units() -> None:
     state = machine()
     run_id = running_task(state)
     state.handle(events.SessionClosed(), 0.5)
@@ -147,7 +147,7 @@ def test_a_dead_spark_without_a_herder_ends_at_once() -> None:
     assert only(instructions.Exit, state.handle(events.SparkGone("gone"), 1.0)).code == 1
 
 
-def test_a_drain_of_the_leader_is_noted_confirmed_and_told_in_later_hellos() -> None:
+def test_a_drain_command_is_confirmed_and_in_later_hellos() -> None:
     state = machine()
     running_task(state)
     assert state.handle(leader.drain(1, True, "command"), 1.0) == [instructions.SendReply("command")]
@@ -158,7 +158,7 @@ def test_a_drain_of_the_leader_is_noted_confirmed_and_told_in_later_hellos() -> 
     assert state.draining
 
 
-def test_draining_gives_everything_up_and_stays() -> None:
+def test_draining_releases_all_units_and_keeps_the_process() -> None:
     state = machine()
     run_id = running_task(state)
     assert only(instructions.StopRun, state.handle(events.DrainRequested(), 1.0))
@@ -183,7 +183,7 @@ def test_a_connector_starts_and_makes_task_configs() -> None:
     assert only(instructions.SendTaskConfigs, out).tasks == [{"file": "f"}]
 
 
-def test_a_connector_that_cannot_start_is_failed_and_says_so_to_who_waits() -> None:
+def test_a_connector_that_cannot_start_is_failed_and_fails_pending_requests() -> None:
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     state.handle(generate(), 0.1)
@@ -195,7 +195,7 @@ def test_a_connector_that_cannot_start_is_failed_and_says_so_to_who_waits() -> N
     assert only(instructions.SendTaskConfigs, state.handle(generate(), 0.3)).failure == failure
 
 
-def test_stopping_gets_a_failed_connector_out_and_pausing_does_not() -> None:
+def test_stopping_ends_the_failed_state_of_a_connector_and_pausing_does_not() -> None:
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     state.handle(events.ConnectorStarted("c", call.op_id, Failure("no such folder")), 0.2)
@@ -210,7 +210,7 @@ def test_stopping_gets_a_failed_connector_out_and_pausing_does_not() -> None:
 
 
 def test_a_connector_stopped_while_it_starts_is_stopped_also_when_the_start_fails() -> None:
-    """Found by tests/sim/mesh: it was FAILED for good, and nobody explained it."""
+    """Found by tests/sim/mesh: it was FAILED for good, without a visible cause."""
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     assert state.handle(leader.set_target(1, CONNECTOR, TargetState.STOPPED), 0.1) == []
@@ -223,8 +223,8 @@ def test_a_connector_stopped_while_it_starts_is_stopped_also_when_the_start_fail
 
 
 @pytest.mark.parametrize("unit", [CONNECTOR, TASK], ids=["connector", "task"])
-def test_what_the_leader_wants_told_is_in_every_status_of_the_assignment(unit: UnitId) -> None:
-    """The account of restarts: no write of the worker loses it, whoever leads by then."""
+def test_the_leaders_conditions_are_in_every_status_of_the_assignment(unit: UnitId) -> None:
+    """The restart history: no write of the worker loses it, whoever leads by then."""
     state = machine()
     account = (Condition("RESTARTS", "2 restarts under config 0a1b2c3d", 5),)
     spec = ConnectorSpec(CONFIG, 2) if unit is CONNECTOR else TaskSpec(CONFIG, {}, 1)
@@ -246,7 +246,7 @@ def test_what_the_leader_wants_told_is_in_every_status_of_the_assignment(unit: U
     assert only(instructions.WriteStatus, state.handle(again, 1.0)).conditions == (), "of that assignment alone"
 
 
-def test_failing_to_make_task_configs_does_not_fail_the_connector() -> None:
+def test_a_failed_request_for_task_configs_does_not_fail_the_connector() -> None:
     state = machine()
     running_connector(state)
     ask = only(instructions.MakeTaskConfigs, state.handle(generate(), 1.0))
@@ -255,7 +255,7 @@ def test_failing_to_make_task_configs_does_not_fail_the_connector() -> None:
     assert state.holdings()[0].state is RunState.RUNNING
 
 
-def test_a_question_about_a_connector_not_held_is_answered() -> None:
+def test_a_task_config_request_for_a_connector_not_held_gets_a_failure() -> None:
     assert only(instructions.SendTaskConfigs, machine().handle(generate(), 1.0)).failure
 
 
@@ -279,7 +279,7 @@ def test_a_resume_that_overtakes_the_stop_starts_again() -> None:
     assert only(instructions.StartConnector, state.handle(events.ConnectorStopped("c", stop.op_id), 1.2))
 
 
-def test_code_that_never_returns_is_abandoned() -> None:
+def test_a_connector_whose_code_never_returns_is_abandoned() -> None:
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     assert state.handle(leader.stop_unit(1, CONNECTOR, assignment(), "moved"), 1.0) == []
@@ -299,7 +299,7 @@ def test_a_newer_connector_waits_for_the_older_to_stop() -> None:
     assert state.holdings()[0].assignment == assignment(2)
 
 
-def test_a_question_is_answered_without_the_state_and_not_for_an_older_leader() -> None:
+def test_a_command_is_answered_without_the_state_and_not_for_an_older_leader() -> None:
     state = machine()
     fence = worker_commands.FenceTasks("c", 3)
     assert state.handle(leader.ask(1, "7", fence), 1.0) == [instructions.Answer("7", fence)]
@@ -307,11 +307,11 @@ def test_a_question_is_answered_without_the_state_and_not_for_an_older_leader() 
     assert state.handle(leader.ask(1, "8", fence), 1.2) == []
 
 
-# --- standing still
+# --- freezes
 
 
 def idle_task(state: WorkerState) -> int:
-    """Held, RUNNING, and without a run: its idle id."""
+    """A held, RUNNING task without a run: its idle id."""
     run_id = running_task(state)
     state.handle(events.RunFinished(run_id, RunEnd.QUIET, ProgressReport(), 0), 1.0)
     return only(instructions.WatchTask, state.handle(events.RunEnded(run_id), 1.0)).idle_id
@@ -322,15 +322,15 @@ def has_work(idle_id: int) -> events.TaskHasWork:
 
 
 def stood_still() -> tuple[WorkerState, int]:
-    """A worker with an idle task, SIGSTOPped for 11 s in the midst of a session."""
+    """A worker with an idle task, stopped by SIGSTOP for 11 s during a session."""
     state = machine()
     idle_id = idle_task(state)
     state.handle(events.HeartbeatDue(True), 1.25)
     return state, idle_id
 
 
-def test_a_worker_that_stood_still_begins_no_run_before_it_heard_whether_the_task_is_its_own() -> None:
-    """The leader gave it away: a run would have taken its id back from the new owner."""
+def test_a_worker_that_was_frozen_begins_no_run_before_the_leader_confirms_its_tasks() -> None:
+    """The leader gave the task away: a run would have taken its id back from the new owner."""
     state, idle_id = stood_still()
     assert not any(isinstance(one, instructions.SubmitRun) for one in state.handle(has_work(idle_id), 12))
     state.handle(events.HeartbeatDue(True), 12.1)
@@ -340,28 +340,28 @@ def test_a_worker_that_stood_still_begins_no_run_before_it_heard_whether_the_tas
     assert not any(isinstance(one, instructions.SubmitRun) for one in out)
 
 
-def test_a_worker_that_stood_still_goes_on_with_what_is_still_its_own() -> None:
+def test_a_worker_that_was_frozen_continues_with_the_tasks_it_still_owns() -> None:
     state, idle_id = stood_still()
     state.handle(has_work(idle_id), 12.0)
     assert only(instructions.SubmitRun, state.handle(leader.welcome(1, frozenset({TASK})), 12.4))
 
 
-def test_a_worker_that_stood_still_and_hears_nothing_goes_on_after_a_moment() -> None:
-    """Nobody noticed, or nobody leads: data does not wait for the control plane."""
+def test_a_worker_that_was_frozen_continues_after_a_delay_without_a_leaders_message() -> None:
+    """Either nobody noticed, or nobody leads: data does not wait for the control plane."""
     state, idle_id = stood_still()
     state.handle(has_work(idle_id), 12.0)
     assert state.next_deadline() == 14.0
     assert only(instructions.SubmitRun, state.handle(events.Tick(), 14.0))
 
 
-def test_a_worker_without_a_session_does_not_take_quiet_for_standing_still() -> None:
+def test_a_worker_without_a_session_does_not_mistake_missing_heartbeats_for_a_freeze() -> None:
     state, idle_id = stood_still()
     state.handle(events.SessionClosed(), 1.3)
     assert only(instructions.SubmitRun, state.handle(has_work(idle_id), 60.0))
 
 
-def test_a_connector_that_asks_for_it_is_asked_for_task_configs_which_are_offered() -> None:
-    """`requestTaskReconfiguration`; what an earlier instance asks for, or one that rests, is passed over."""
+def test_task_configs_requested_by_a_connector_are_offered_to_the_leader() -> None:
+    """`requestTaskReconfiguration`; requests of an earlier or a paused instance are ignored."""
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     assert state.handle(events.TasksOutdated("c", call.op_id), 0.0) == [], "it has not begun: it will be asked anyway"
@@ -372,16 +372,17 @@ def test_a_connector_that_asks_for_it_is_asked_for_task_configs_which_are_offere
     assert state.handle(events.TasksOutdated("c", call.op_id), 0.4) == [], "one question at a time"
     out = state.handle(events.TaskConfigsMade("c", ask.op_id, [{"a": "b"}]), 0.5)
     assert only(instructions.SendTaskConfigs, out).tasks == [{"a": "b"}]
-    again = only(instructions.MakeTaskConfigs, out)  # it asked meanwhile
+    again = only(instructions.MakeTaskConfigs, out)  # requested meanwhile
     state.handle(events.TaskConfigsMade("c", again.op_id, [{"a": "c"}]), 0.6)
     state.handle(leader.set_target(1, CONNECTOR, TargetState.PAUSED), 0.7)
     assert state.handle(events.TasksOutdated("c", call.op_id), 0.8) == []
 
 
 @pytest.mark.parametrize("made_at", ["without a session", "in a session whose leader died"])
-def test_task_configs_are_offered_anew_to_each_session_that_adopts_the_connector(made_at: str) -> None:
-    """An offer without a session is dropped, and nobody says that one was taken. A connector that never offered any is
-    not asked."""
+def test_task_configs_are_offered_again_to_each_session_that_adopts_the_connector(made_at: str) -> None:
+    """An offer without a session is discarded, and offers are not acknowledged. A connector that never offered any
+    makes none.
+    """
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     state.handle(events.ConnectorStarted("c", call.op_id), 0.1)
@@ -400,7 +401,7 @@ def test_task_configs_are_offered_anew_to_each_session_that_adopts_the_connector
     assert not any(isinstance(one, instructions.MakeTaskConfigs) for one in out), "it is another's now"
 
 
-def test_reloaded_values_are_offered_anew_when_their_offer_is_lost() -> None:
+def test_task_configs_of_reloaded_values_are_offered_again_when_the_offer_is_lost() -> None:
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     unit, made_by = UnitId("c"), str(call.op_id)

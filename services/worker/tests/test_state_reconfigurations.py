@@ -1,4 +1,4 @@
-"""A connector that asks for new task configs in a loop is heard at a bounded pace, and nothing it asks is lost."""
+"""Rate limit of a connector that requests new task configs in a loop; no request is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def running() -> tuple[WorkerState, int]:
 
 
 def answered(state: WorkerState, out: list[instructions.Instruction], now: float, number: int) -> int:
-    """Answer each question for task configs; how many there were."""
+    """Answer each request for task configs; returns their number."""
     asked = 0
     for one in out:
         if isinstance(one, instructions.MakeTaskConfigs):
@@ -32,8 +32,8 @@ def answered(state: WorkerState, out: list[instructions.Instruction], now: float
     return asked
 
 
-def test_a_request_every_millisecond_for_209_s_makes_some_dozen_task_sets() -> None:
-    """6,466 of them before there was a bound."""
+def test_a_request_every_millisecond_for_209_s_makes_a_dozen_task_sets() -> None:
+    """There were 6,466 of them before the limit."""
     state, op_id = running()
     sets = 0
     for ms in range(1, 209_000):
@@ -45,7 +45,7 @@ def test_a_request_every_millisecond_for_209_s_makes_some_dozen_task_sets() -> N
     assert BURST < sets <= 20
 
 
-def test_the_last_request_is_carried_out_when_its_time_comes() -> None:
+def test_the_waiting_request_is_executed_when_it_is_due() -> None:
     state, op_id = running()
     for number in range(BURST):
         assert answered(state, state.handle(events.TasksOutdated("c", op_id), 1.0 + number / 1000), 1.0, number) == 1
@@ -57,7 +57,7 @@ def test_the_last_request_is_carried_out_when_its_time_comes() -> None:
     assert answered(state, state.handle(events.Tick(), due), due, 99) == 1
 
 
-def test_the_status_says_that_it_is_limited_and_when_that_is_over() -> None:
+def test_the_status_has_a_condition_while_requests_are_limited() -> None:
     state, op_id = running()
     out: list[instructions.Instruction] = []
     for number in range(BURST + 1):
@@ -76,8 +76,8 @@ def test_the_status_says_that_it_is_limited_and_when_that_is_over() -> None:
     assert state.next_deadline() is None
 
 
-def test_a_request_that_is_held_back_for_long_is_a_wait_until_it_is_carried_out() -> None:
-    """Joined with WAITING, which every list of waits shows."""
+def test_a_long_delayed_request_is_a_wait_until_it_is_executed() -> None:
+    """As the condition WAITING, which every list of waits shows."""
     state, op_id = running()
     now = 1.0
     for number in range(BURST + 5):
@@ -103,7 +103,7 @@ def test_a_request_that_is_held_back_for_long_is_a_wait_until_it_is_carried_out(
     assert list(only(instructions.SendHeartbeat, out).waits) == [(CONNECTOR, None)]
 
 
-def test_requests_that_come_now_and_then_are_carried_out_at_once() -> None:
+def test_occasional_requests_are_executed_at_once() -> None:
     state, op_id = running()
     for number in range(20):
         now = 10.0 + number * (QUIET_S + 1)
@@ -111,7 +111,7 @@ def test_requests_that_come_now_and_then_are_carried_out_at_once() -> None:
 
 
 @given(st.lists(st.floats(0.0, 120.0), min_size=1, max_size=200))
-def test_no_request_is_lost_nor_waits_for_longer_than_the_longest_wait(pauses: list[float]) -> None:
+def test_no_request_is_lost_or_waits_longer_than_the_maximum(pauses: list[float]) -> None:
     account, now = Reconfigurations(), 1.0
     waits_since: float | None = None
     for pause in pauses:

@@ -1,4 +1,4 @@
-"""Values with a ttl, in milliseconds: looked up when it is over, and only what was given others is started anew."""
+"""Values with a ttl, in milliseconds: looked up when it expires; only units whose values changed are restarted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def machine() -> WorkerState:
 
 
 def running(state: WorkerState, number: int, ttl_ms: int, now: float = 0.0) -> str:
-    """Start a task whose run is given values that are good for so long; its run id."""
+    """Start a task whose run gets values with this ttl; its run id."""
     start = leader.start_unit(1, UnitId("c", number), ASSIGNED, TargetState.STARTED, TaskSpec(CONFIG, {}, 2))
     run_id = only(instructions.SubmitRun, state.handle(start, now)).run_id
     state.handle(events.ValuesResolved(UnitId("c", number), run_id, ttl_ms), now)
@@ -49,7 +49,7 @@ def started(state: WorkerState, ttl_ms: int) -> int:
     return op_id
 
 
-def test_values_are_looked_up_when_their_time_is_over_and_only_changed_ones_end_a_run() -> None:
+def test_values_are_looked_up_after_their_ttl_and_only_changed_ones_end_a_run() -> None:
     state = machine()
     kept, changed = running(state, 0, 5_000), running(state, 1, 7_000)
     assert state.next_deadline() == 5.0
@@ -67,7 +67,7 @@ def test_values_are_looked_up_when_their_time_is_over_and_only_changed_ones_end_
     assert [one.state for one in state.holdings()] == [RunState.RUNNING] * 2
 
 
-def test_a_provider_that_cannot_be_asked_changes_nothing_and_is_asked_again() -> None:
+def test_a_failed_lookup_changes_nothing_and_is_retried() -> None:
     state = machine()
     run_id = running(state, 0, 3_600_000)
     state.handle(events.Tick(), 3_600.0)
@@ -76,14 +76,14 @@ def test_a_provider_that_cannot_be_asked_changes_nothing_and_is_asked_again() ->
     assert only(instructions.CheckValues, state.handle(events.Tick(), 3_661.0)).made_by == run_id
 
 
-def test_no_ttl_is_shorter_than_a_second() -> None:
+def test_the_minimum_ttl_is_a_second() -> None:
     state = machine()
     running(state, 0, 0)
     assert state.next_deadline() == 1.0
 
 
-def test_an_idle_task_is_woken_for_new_values() -> None:
-    """What it is watched for, a topic or a file, may be one of them."""
+def test_an_idle_task_is_woken_by_changed_values() -> None:
+    """A changed value may be the watched topic or file."""
     state = machine()
     run_id = running(state, 0, 5_000)
     state.handle(events.RunFinished(run_id, RunEnd.QUIET, ProgressReport(), 0), 1.0)
@@ -96,7 +96,7 @@ def test_an_idle_task_is_woken_for_new_values() -> None:
     assert only(instructions.SubmitRun, out).run_id != run_id
 
 
-def test_a_run_that_is_about_to_end_is_left_alone_and_its_task_looked_at_again() -> None:
+def test_changed_values_do_not_stop_an_ending_run_and_its_task_is_checked_again() -> None:
     state = machine()
     run_id = running(state, 0, 5_000)
     state.handle(events.Tick(), 5.0)
@@ -106,7 +106,7 @@ def test_a_run_that_is_about_to_end_is_left_alone_and_its_task_looked_at_again()
     assert only(instructions.CheckValues, state.handle(events.Tick(), 10.2)).made_by == run_id
 
 
-def test_a_task_that_neither_runs_nor_is_idle_is_not_asked_about() -> None:
+def test_the_values_of_a_task_that_neither_runs_nor_is_idle_are_not_looked_up() -> None:
     """Its next run resolves everything anyway."""
     state = machine()
     run_id = running(state, 0, 5_000)
@@ -118,7 +118,7 @@ def test_a_task_that_neither_runs_nor_is_idle_is_not_asked_about() -> None:
     assert state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=1_000), 6.0) == []
 
 
-def test_values_that_are_good_for_ever_now_are_looked_up_no_more() -> None:
+def test_values_that_no_longer_expire_are_not_looked_up_again() -> None:
     state = machine()
     run_id = running(state, 0, 5_000)
     state.handle(events.Tick(), 5.0)
@@ -126,7 +126,7 @@ def test_values_that_are_good_for_ever_now_are_looked_up_no_more() -> None:
     assert state.next_deadline() is None
 
 
-def test_a_task_that_fails_while_it_is_stopped_for_new_values_is_failed() -> None:
+def test_a_task_that_fails_while_it_is_stopped_for_changed_values_is_failed() -> None:
     state = machine()
     run_id = running(state, 0, 5_000)
     state.handle(events.Tick(), 5.0)
@@ -140,7 +140,7 @@ def failed(state: WorkerState, run_id: str, now: float) -> None:
     assert only(instructions.SendReport, state.handle(events.RunEnded(run_id), now)).state is RunState.FAILED
 
 
-def test_a_failed_task_is_given_up_for_a_new_start_once_its_values_are_others() -> None:
+def test_a_failed_task_is_released_for_a_new_start_once_its_values_changed() -> None:
     state = machine()
     run_id = running(state, 0, 5_000)
     failed(state, run_id, 1.0)
@@ -156,8 +156,8 @@ def test_a_failed_task_is_given_up_for_a_new_start_once_its_values_are_others() 
 
 
 @pytest.mark.parametrize("hopeless", [ErrorClass.FATAL, ErrorClass.DATA_LOSS])
-def test_a_task_that_failed_for_what_no_value_mends_is_not_started_anew(hopeless: ErrorClass) -> None:
-    """A provider whose values differ at every look would start it at each ttl."""
+def test_a_task_with_a_failure_that_no_value_mends_is_not_restarted(hopeless: ErrorClass) -> None:
+    """A provider whose values differ at every lookup would restart it after each ttl."""
     state = machine()
     run_id = running(state, 0, 5_000)
     state.handle(events.Tick(), 5.0)
@@ -169,7 +169,7 @@ def test_a_task_that_failed_for_what_no_value_mends_is_not_started_anew(hopeless
     assert state.next_deadline() is None
 
 
-def test_a_run_that_could_not_be_made_for_want_of_a_value_is_looked_at_again() -> None:
+def test_a_run_that_failed_for_a_missing_value_is_checked_again() -> None:
     state = machine()
     start = leader.start_unit(1, UnitId("c", 0), ASSIGNED, TargetState.STARTED, TaskSpec(CONFIG, {}, 1))
     run_id = only(instructions.SubmitRun, state.handle(start, 0.0)).run_id
@@ -195,7 +195,7 @@ def test_a_failed_task_that_is_paused_waits_until_it_is_resumed() -> None:
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
 
 
-def test_a_connector_is_stopped_started_and_asked_for_task_configs_which_are_offered() -> None:
+def test_changed_values_restart_a_connector_and_its_new_task_configs_are_offered() -> None:
     state = machine()
     op_id = started(state, 2_000)
     assert state.handle(events.Tick(), 2.0) == [instructions.CheckValues(CONNECTOR, str(op_id))]
@@ -211,7 +211,7 @@ def test_a_connector_is_stopped_started_and_asked_for_task_configs_which_are_off
     assert state.handle(events.Tick(), 9.0) == [], "what was given to the first start is out of use"
 
 
-def test_a_connector_that_is_paused_meanwhile_is_not_started() -> None:
+def test_a_connector_paused_during_a_reload_is_not_started() -> None:
     state = machine()
     op_id = started(state, 2_000)
     state.handle(events.Tick(), 2.0)

@@ -1,4 +1,4 @@
-"""The task machine in milliseconds: events in, instructions out."""
+"""State machine of tasks, in milliseconds: events in, instructions out."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def idle(state: WorkerState, unit: UnitId = TASK) -> int:
     return only(instructions.WatchTask, state.handle(events.RunEnded(run_id), 1.0)).idle_id
 
 
-def test_a_started_task_is_running_once_its_run_says_so() -> None:
+def test_a_started_task_is_running_after_its_runs_first_report() -> None:
     state = machine()
     out = state.handle(start(), 0.0)
     run_id = only(instructions.SubmitRun, out).run_id
@@ -91,8 +91,8 @@ def test_the_first_commit_is_written_once() -> None:
     assert state.handle(events.RunProgress(run_id, MOVED), 0.3) == []
 
 
-def test_what_the_commits_are_for_is_written_when_it_changes_and_each_run_starts_from_it() -> None:
-    """A task that the leader knows to have committed elsewhere, and a topic that came while it ran."""
+def test_the_commit_scope_is_written_when_it_changes_and_passed_to_each_run() -> None:
+    """A task that the leader knows to have committed elsewhere, and a topic that appeared while it ran."""
     old, grown = CommitScope("before", ("t",)), CommitScope("connect-c", ("t", "u"))
     state = machine()
     submitted = only(instructions.SubmitRun, state.handle(leader.changed(start(), commit_scope=old), 0.0))
@@ -113,7 +113,7 @@ def test_what_the_commits_are_for_is_written_when_it_changes_and_each_run_starts
     assert again.commit_scope == grown
 
 
-def test_each_run_looks_for_newer_task_sets_from_where_the_one_before_did() -> None:
+def test_each_run_checks_for_newer_task_sets_from_the_previous_runs_config_offset() -> None:
     state = machine()
     first = only(instructions.SubmitRun, state.handle(leader.changed(start(), revision=Revision("store", (40,))), 0.0))
     assert first.config_offset == 40, "where the leader had read"
@@ -130,7 +130,7 @@ def test_each_run_looks_for_newer_task_sets_from_where_the_one_before_did() -> N
     assert only(instructions.SubmitRun, out).config_offset == 61
 
 
-def test_a_quiet_task_stays_running_and_is_woken() -> None:
+def test_an_idle_task_stays_running_and_is_woken() -> None:
     state = machine()
     idle_id = idle(state)
     assert state.holdings()[0].state is RunState.RUNNING
@@ -140,7 +140,7 @@ def test_a_quiet_task_stays_running_and_is_woken() -> None:
     assert none_of(instructions.SendReport, out)
 
 
-def test_counts_go_on_over_runs() -> None:
+def test_progress_counts_continue_over_runs() -> None:
     state = machine()
     idle_id = idle(state)
     run_id = only(instructions.SubmitRun, state.handle(events.TaskHasWork(TASK, idle_id, ""), 2.0)).run_id
@@ -151,7 +151,7 @@ def test_counts_go_on_over_runs() -> None:
     assert task.progress.partitions == MOVED.partitions
 
 
-def test_a_stopped_task_is_given_up_only_when_its_process_is_gone() -> None:
+def test_a_stopped_task_is_released_only_after_its_run() -> None:
     state = machine()
     run_id = running(state)
     out = state.handle(leader.stop_unit(1, TASK, assignment(), "moved"), 1.0)
@@ -173,7 +173,7 @@ def test_a_failure_while_stopping_counts_as_its_stop() -> None:
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
 
 
-def test_a_run_that_will_not_stop_is_cancelled_once() -> None:
+def test_a_run_that_does_not_stop_is_cancelled_once() -> None:
     state = machine()
     run_id = running(state)
     state.handle(leader.stop_unit(1, TASK, assignment(), "moved"), 1.0)
@@ -199,7 +199,7 @@ def test_a_failed_task_is_kept_with_its_failure_until_stopped() -> None:
     assert none_of(instructions.WriteStatus, out), "the trace stays readable"
 
 
-def test_a_fenced_task_is_given_up_and_not_failed() -> None:
+def test_a_fenced_task_is_released_and_not_failed() -> None:
     state = machine()
     run_id = running(state)
     state.handle(events.RunFailed(run_id, Failure("fenced", error_class=ErrorClass.FENCED)), 1.0)
@@ -230,7 +230,7 @@ def test_an_idle_task_is_paused_at_once() -> None:
     assert only(instructions.SendReport, out).state is RunState.PAUSED
 
 
-def test_a_pause_taken_back_before_the_run_ended_runs_again() -> None:
+def test_a_task_resumed_before_its_run_ended_runs_again() -> None:
     state = machine()
     run_id = running(state)
     state.handle(leader.set_target(1, TASK, TargetState.PAUSED), 1.0)
@@ -252,7 +252,7 @@ def test_a_task_started_paused_waits_and_is_running_only_after_its_first_run() -
     assert only(instructions.SendReport, out).state is RunState.RUNNING
 
 
-def test_a_lost_run_is_run_again_at_once_then_later_then_fails() -> None:
+def test_a_lost_run_is_retried_at_once_then_with_backoff_then_the_task_fails() -> None:
     state = machine()
     run_id = running(state)
     now = 1.0
@@ -270,7 +270,7 @@ def test_a_lost_run_is_run_again_at_once_then_later_then_fails() -> None:
     assert "4 times in a row: killed" in report.failure.message
 
 
-def test_a_run_that_moves_some_records_before_each_loss_is_not_run_again_for_ever() -> None:
+def test_retries_are_exhausted_although_each_lost_run_moved_some_records() -> None:
     state = machine()
     run_id, now = running(state), 0.0
     for _ in range(3):
@@ -283,7 +283,7 @@ def test_a_run_that_moves_some_records_before_each_loss_is_not_run_again_for_eve
     assert only(instructions.SendReport, out).state is RunState.FAILED
 
 
-def test_a_run_that_lasted_is_the_first_of_its_row_again() -> None:
+def test_a_lost_run_that_lasted_resets_the_count_of_lost_runs() -> None:
     state = machine()
     run_id, now = running(state), 0.0
     for _ in range(10):
@@ -291,7 +291,7 @@ def test_a_run_that_lasted_is_the_first_of_its_row_again() -> None:
         run_id = only(instructions.SubmitRun, state.handle(events.RunEnded(run_id, "killed"), now)).run_id
 
 
-def test_the_same_start_twice_only_reports_again() -> None:
+def test_a_repeated_start_command_only_repeats_the_report() -> None:
     state = machine()
     running(state)
     out = state.handle(start(), 1.0)
@@ -312,7 +312,7 @@ def test_a_newer_assignment_replaces_the_task_after_its_run() -> None:
     assert state.tasks.start_count(TASK) == 2
 
 
-def test_stopping_an_older_claim_leaves_the_newer_alone() -> None:
+def test_a_stop_of_an_older_assignment_does_not_stop_the_newer() -> None:
     state = machine()
     running(state, generation=2)
     out = state.handle(leader.stop_unit(1, TASK, assignment(1), "late"), 1.0)
@@ -320,7 +320,7 @@ def test_stopping_an_older_claim_leaves_the_newer_alone() -> None:
     assert state.holdings()
 
 
-def test_stopping_what_is_not_held_is_acknowledged() -> None:
+def test_a_stop_of_a_task_not_held_is_acknowledged() -> None:
     out = machine().handle(leader.stop_unit(1, TASK, assignment(), "gone"), 1.0)
     assert out == [instructions.SendReport(TASK, assignment(), RunState.UNASSIGNED)]
 
@@ -338,7 +338,7 @@ def test_waiting_tasks_take_turns() -> None:
     assert [task.phase for task in state.tasks] == [Phase.QUEUED, Phase.STARTING, Phase.QUEUED]
 
 
-def test_the_oldest_run_shares_first_and_rests_when_it_has_read_all() -> None:
+def test_the_oldest_run_shares_first_and_its_task_is_idle_when_it_has_read_all() -> None:
     state = machine(slots=2)
     older = running(state, UnitId("c", 0))
     running(state, UnitId("c", 1))
@@ -349,7 +349,7 @@ def test_the_oldest_run_shares_first_and_rests_when_it_has_read_all() -> None:
     assert only(instructions.SubmitRun, out).unit == UnitId("c", 2)
 
 
-def test_moved_tasks_are_told_once() -> None:
+def test_moved_tasks_are_reported_once() -> None:
     state = machine()
     running(state)
     assert only(instructions.SendHeartbeat, state.handle(events.HeartbeatDue(True), 1.0)).moved == [TASK]
@@ -361,7 +361,7 @@ def _behind() -> tuple[PartitionProgress, ...]:
     return (PartitionProgress("t", 0, 5, 5, 900),)
 
 
-# --- property: whatever happens, a task has one run, and what is over is told
+# --- property: whatever happens, a task has one run, and every end is reported
 
 
 @settings(max_examples=300, deadline=None)
@@ -420,7 +420,7 @@ def test_any_history_keeps_one_run_per_task_and_ends_clean(data: st.DataObject) 
                 end(run_id)
             case _:
                 pass
-    # Whatever was reached, leaving ends it: every run stops, everything is given up, Exit comes once.
+    # From any state, leaving ends it: every run stops, every unit is released, Exit comes once.
     out = list(state.handle(events.SessionClosed(), now))
     carry_out(out)
     seen = list(state.handle(events.LeaveRequested(), now))

@@ -1,4 +1,4 @@
-"""What units wait for, as it is told to the status store and the leader: once when it begins, once when it ends."""
+"""Waits of units, as reported to the status store and the leader: once when they begin, once when they end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def written(out: Sequence[instructions.Instruction]) -> list[list[str]]:
     return [[c.message for c in one.conditions] for one in out if isinstance(one, instructions.WriteStatus)]
 
 
-def test_what_a_run_waits_for_reaches_status_and_leader_and_goes_when_it_ends() -> None:
+def test_a_runs_wait_reaches_status_and_leader_until_it_ends() -> None:
     state = machine()
     state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = running(state)
@@ -48,8 +48,8 @@ def test_what_a_run_waits_for_reaches_status_and_leader_and_goes_when_it_ends() 
     assert (told(out), written(out)) == ([(TASK, None)], [[]])
 
 
-def test_what_a_run_waits_for_before_its_process_is_there_is_told() -> None:
-    """As a secret store that does not answer: its config is resolved first."""
+def test_a_runs_wait_before_its_process_exists_is_reported() -> None:
+    """For example for a secret store that does not answer: its config is resolved first."""
     state = machine()
     state.handle(leader.welcome(1, frozenset()), 0.0)
     submitted = only(instructions.SubmitRun, state.handle(start(TASK), 0.0))
@@ -62,7 +62,7 @@ def test_what_a_run_waits_for_before_its_process_is_there_is_told() -> None:
     assert wait.waits_for == "the start of its run"
 
 
-def test_a_leader_that_comes_is_told_of_all_waits() -> None:
+def test_a_new_leader_gets_all_waits() -> None:
     state = machine()
     state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = running(state)
@@ -73,7 +73,7 @@ def test_a_leader_that_comes_is_told_of_all_waits() -> None:
     assert told(look(state, 8.1)) == [(TASK, AWAY)]
 
 
-def test_a_task_without_a_slot_waits_for_one() -> None:
+def test_a_task_without_a_slot_has_a_wait_for_one() -> None:
     state = machine(slots=1)
     state.handle(leader.welcome(1, frozenset()), 0.0)
     first = running(state)
@@ -90,7 +90,7 @@ def test_a_task_without_a_slot_waits_for_one() -> None:
     assert told(look(state, 7.5)) == [(UnitId("c", 1), None)]
 
 
-def test_a_run_that_does_not_begin_is_waited_for() -> None:
+def test_a_run_that_does_not_begin_is_a_wait() -> None:
     state = machine()
     state.handle(leader.welcome(1, frozenset()), 0.0)
     state.handle(start(), 0.0)
@@ -100,7 +100,7 @@ def test_a_run_that_does_not_begin_is_waited_for() -> None:
     assert wait.waits_for == "the start of its run"
 
 
-def test_what_the_watch_of_an_idle_task_waits_for_is_its_wait() -> None:
+def test_the_idle_watchs_wait_is_the_idle_tasks_wait() -> None:
     state = machine()
     state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = running(state)

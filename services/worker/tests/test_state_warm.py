@@ -1,4 +1,4 @@
-"""Warm runs: who may stay with nothing to do, and who ends for whom (ADR 0009)."""
+"""Warm runs: their limit, and which of them end for waiting tasks (ADR 0009)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEHIND = ProgressReport(records_in=5, partitions=(PartitionProgress("t", 0, 5, 5
 
 
 class Worker:
-    """A worker's state, and what it wants of runs."""
+    """A worker's state, and its commands to runs."""
 
     def __init__(self, slots: int = 4, warm_runs_max: int = 4) -> None:
         self.state = WorkerState("life", Limits(TaskLimits(slots=slots, warm_runs_max=warm_runs_max)))
@@ -44,8 +44,8 @@ class Worker:
         assignment = Assignment(1, self._started)
         return self.handle(leader.start_unit(1, UnitId(connector, number), assignment, TargetState.STARTED, spec))
 
-    def run(self, connector: str, said: ProgressReport, number: int = 0) -> str:
-        """Start a task whose run took over and said this; the run's id."""
+    def run(self, connector: str, said: Progress, number: int = 0) -> str:
+        """Start a task whose run took over and sent this progress; the run's id."""
         self.start(connector, number)
         run_id = next(reversed(self.runs))
         self.handle(events.RunProgress(run_id, said))
@@ -64,7 +64,7 @@ def shared(out: Sequence[instructions.Instruction]) -> list[str]:
     return [one.run_id for one in out if isinstance(one, instructions.ShareRun)]
 
 
-def test_a_task_that_wants_a_slot_ends_the_run_that_has_been_warm_longest() -> None:
+def test_a_waiting_task_ends_the_run_that_has_been_warm_longest() -> None:
     worker = Worker(slots=3)
     first, second = worker.run("a", WARM), worker.run("b", WARM)
     busy = worker.run("c", BEHIND)
@@ -78,7 +78,7 @@ def test_a_task_that_wants_a_slot_ends_the_run_that_has_been_warm_longest() -> N
     assert worker.runs[next(reversed(worker.runs))] == UnitId("d", 0)
 
 
-def test_no_busy_run_is_asked_to_share_while_a_warm_one_can_end_whosever_it_is() -> None:
+def test_no_busy_run_must_share_while_a_warm_run_of_any_connector_can_end() -> None:
     worker = Worker(slots=2)
     worker.run("a", BEHIND)
     other = worker.run("b", WARM)
@@ -89,14 +89,14 @@ def test_no_busy_run_is_asked_to_share_while_a_warm_one_can_end_whosever_it_is()
     assert len(shared(out)) == 1, "for the second that waits"
 
 
-def test_a_run_that_got_work_when_told_to_rest_frees_no_slot_so_another_ends() -> None:
+def test_a_warm_run_that_got_work_before_its_end_command_frees_no_slot_so_another_ends() -> None:
     worker = Worker(slots=2)
     first, second = worker.run("a", WARM), worker.run("b", WARM)
     assert rested(worker.start("c")) == [first]
     assert rested(worker.handle(events.RunProgress(first, BEHIND))) == [second]
 
 
-def test_a_run_that_said_its_last_word_frees_its_slot_and_no_other_ends_for_the_same_task() -> None:
+def test_a_run_with_a_last_word_frees_its_slot_and_no_other_ends_for_the_same_task() -> None:
     worker = Worker(slots=2)
     first, second = worker.run("a", WARM), worker.run("b", WARM)
     assert rested(worker.start("c")) == [first]
@@ -104,7 +104,7 @@ def test_a_run_that_said_its_last_word_frees_its_slot_and_no_other_ends_for_the_
     assert rested(worker.handle(events.RunProgress(second, WARM))) == []
 
 
-def test_more_than_the_bound_are_not_warm() -> None:
+def test_warm_runs_over_the_limit_end() -> None:
     worker = Worker(slots=8, warm_runs_max=2)
     first = worker.run("a", WARM)
     worker.run("b", WARM)
@@ -124,7 +124,7 @@ def test_a_task_whose_warm_run_ended_is_idle_and_shown_as_not_warm() -> None:
     assert (task.phase, task.progress.warm, task.failure) == (Phase.IDLE, False, None)
 
 
-def test_a_warm_run_that_is_stopped_is_not_told_to_rest() -> None:
+def test_a_warm_run_with_a_stop_command_gets_no_end_command() -> None:
     worker = Worker(slots=1)
     run_id = worker.run("a", WARM)
     out = worker.handle(leader.set_target(1, UnitId("a", 0), TargetState.PAUSED))
@@ -138,7 +138,7 @@ def test_a_warm_run_that_is_stopped_is_not_told_to_rest() -> None:
     st.integers(0, 3),
     st.lists(st.tuples(st.integers(0, 5), st.sampled_from(("start", "warm", "busy", "end"))), min_size=12, max_size=60),
 )
-def test_while_tasks_wait_no_run_stays_warm_untold_and_never_more_than_the_bound(
+def test_while_tasks_wait_every_warm_run_has_an_end_command_and_the_limit_always_holds(
     slots: int, bound: int, steps: list[tuple[int, str]]
 ) -> None:
     worker = Worker(slots, bound)

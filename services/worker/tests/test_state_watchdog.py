@@ -1,4 +1,4 @@
-"""Runs that stand still, in milliseconds: what is said of them, when they are ended, and what is never taken for it."""
+"""Stalled runs, in milliseconds: their status, their end, and what never counts as stalled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STALLED_S, END_S = 30.0, 100.0
 
 
 def running(conditions: tuple[Condition, ...] = (), end_s: float = END_S) -> tuple[WorkerState, str]:
-    """A task that is RUNNING, heard at 0.0; its run."""
+    """A task that is RUNNING, with its last message at 0.0; its run."""
     state = WorkerState("life", Limits(TaskLimits(stalled_ms=int(STALLED_S * 1000))))
     state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = only(instructions.SubmitRun, state.handle(leader.changed(start(), conditions=conditions), 0.0)).run_id
@@ -39,7 +39,7 @@ def conditions(out: Sequence[instructions.Instruction]) -> list[str]:
     return [one.type for one in only(instructions.WriteStatus, out).conditions]
 
 
-def test_a_run_that_stands_still_is_shown_until_it_moves() -> None:
+def test_a_stalled_run_has_a_condition_until_it_moves() -> None:
     state, run_id = running((Condition("RESTARTS", "1 restart"),))
     assert pulse(state, run_id, 0, 2.0) == []
     assert pulse(state, run_id, 29.9, 31.9) == []
@@ -61,13 +61,13 @@ def test_a_run_that_stands_still_is_shown_until_it_moves() -> None:
     assert pulse(state, run_id, 0, 38.0) == []
 
 
-def test_progress_is_movement() -> None:
+def test_a_progress_report_counts_as_movement() -> None:
     state, run_id = running()
     pulse(state, run_id, 30, 32.0)
     assert conditions(state.handle(events.RunProgress(run_id, MOVED), 33.0)) == []
 
 
-def test_one_that_never_moves_again_is_ended_and_its_task_fails_so_that_it_is_restarted() -> None:
+def test_a_run_that_never_moves_again_is_ended_and_its_task_fails_and_is_restarted() -> None:
     state, run_id = running()
     pulse(state, run_id, 30, 32.0)
     assert pulse(state, run_id, 99.9, 101.9) == []
@@ -88,8 +88,8 @@ def test_one_that_never_moves_again_is_ended_and_its_task_fails_so_that_it_is_re
     assert (status.state, status.conditions) == (RunState.FAILED, ())
 
 
-def test_a_process_that_says_nothing_is_as_silent_as_one_that_says_so() -> None:
-    """A loop that hangs with the interpreter's lock silences every thread."""
+def test_a_process_without_reports_counts_as_stalled() -> None:
+    """A loop that hangs while it holds the interpreter's lock blocks every thread."""
     state, run_id = running()
     pulse(state, run_id, 0, 2.0)
     assert state.next_deadline() == 2.0 + STALLED_S
@@ -102,7 +102,7 @@ def test_a_process_that_says_nothing_is_as_silent_as_one_that_says_so() -> None:
     assert isinstance(cancel, instructions.CancelRun)
 
 
-def test_a_worker_that_stood_still_itself_hears_first_and_ends_nothing() -> None:
+def test_a_worker_that_was_frozen_reads_reports_first_and_ends_no_run() -> None:
     state, run_id = running()
     pulse(state, run_id, 0, 2.0)
     assert state.handle(events.Tick(), 900.0) == []
@@ -110,14 +110,14 @@ def test_a_worker_that_stood_still_itself_hears_first_and_ends_nothing() -> None
     assert state.handle(events.Tick(), 900.0 + CONFIRM_S) == []
 
 
-def test_one_that_was_heard_late_is_shown_before_it_is_ended() -> None:
+def test_a_run_with_late_reports_is_shown_as_stalled_before_it_is_ended() -> None:
     state, run_id = running()
     assert conditions(pulse(state, run_id, 100, 102.0)) == ["STALLED"]
     assert only(instructions.CancelRun, pulse(state, run_id, 102, 104.0))
 
 
-def test_one_that_was_not_heard_at_all_is_shown_before_it_is_ended() -> None:
-    """The worker comes to its first look when the run's time is over already."""
+def test_a_run_without_reports_is_shown_as_stalled_before_it_is_ended() -> None:
+    """The run's time is already over at the worker's first check."""
     state, _ = running()
     assert state.handle(events.Tick(), 500.0) == []
     assert conditions(state.handle(events.Tick(), 500.0 + CONFIRM_S)) == ["STALLED"]
@@ -127,12 +127,12 @@ def test_one_that_was_not_heard_at_all_is_shown_before_it_is_ended() -> None:
 
 
 @pytest.mark.parametrize("end_s", [STALLED_S, STALLED_S - 1])
-def test_one_whose_time_is_over_before_it_would_be_shown_is_ended_at_once(end_s: float) -> None:
+def test_a_run_whose_limit_is_below_that_of_stalled_is_ended_at_once(end_s: float) -> None:
     state, run_id = running(end_s=end_s)
     assert only(instructions.CancelRun, pulse(state, run_id, end_s, end_s))
 
 
-def test_one_that_was_told_to_stop_has_no_longer_than_that() -> None:
+def test_a_stop_commands_deadline_overrides_the_watchdog() -> None:
     state, run_id = running()
     pulse(state, run_id, 30, 32.0)
     assert state.handle(leader.set_target(1, TASK, TargetState.PAUSED), 40.0) == [
@@ -147,7 +147,7 @@ def test_one_that_was_told_to_stop_has_no_longer_than_that() -> None:
 
 
 @pytest.mark.parametrize("error", [None, "killed"])
-def test_a_run_that_ends_takes_its_condition_along(error: str | None) -> None:
+def test_the_stalled_condition_ends_with_the_run(error: str | None) -> None:
     state, run_id = running()
     pulse(state, run_id, 30, 32.0)
     if error is None:
@@ -156,7 +156,7 @@ def test_a_run_that_ends_takes_its_condition_along(error: str | None) -> None:
     assert conditions(out) == [], "the task is RUNNING on, idle or in another run"
 
 
-def test_a_task_that_never_became_running_has_no_condition_and_is_ended_all_the_same() -> None:
+def test_a_run_whose_task_never_became_running_is_ended_without_a_condition() -> None:
     state = WorkerState("life", Limits(TaskLimits(stalled_ms=int(STALLED_S * 1000))))
     state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = only(instructions.SubmitRun, state.handle(start(), 0.0)).run_id
@@ -169,7 +169,7 @@ def test_a_task_that_never_became_running_has_no_condition_and_is_ended_all_the_
     assert only(instructions.SendReport, out).state is RunState.FAILED
 
 
-def test_a_task_given_up_while_it_stood_still_is_given_up() -> None:
+def test_a_task_being_released_while_its_run_is_stalled_is_released() -> None:
     state, run_id = running()
     pulse(state, run_id, 30, 32.0)
     pulse(state, run_id, 100, 102.0)
@@ -184,7 +184,7 @@ def test_a_task_given_up_while_it_stood_still_is_given_up() -> None:
         st.tuples(st.integers(0, 240), st.booleans(), st.sampled_from(("moves", "silent", "nothing"))), max_size=40
     )
 )
-def test_no_run_is_touched_that_was_heard_to_move_within_the_bound_and_none_ended_unshown(
+def test_runs_that_moved_within_the_limit_are_left_alone_and_none_is_ended_unshown(
     steps: list[tuple[int, bool, str]],
 ) -> None:
     state, run_id = running()

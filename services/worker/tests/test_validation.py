@@ -1,4 +1,4 @@
-"""What a worker answers to a config: Connect's result, our keys after it, our refusals on top, each with its fix."""
+"""A worker's validation of a config: Connect's result, our keys after it, our refusals on top, each with its fix."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_our_keys_come_after_connects() -> None:
     assert errors(result) == {}
 
 
-def test_connects_errors_stay_as_they_are_and_ours_join_them_at_other_keys() -> None:
+def test_connects_errors_are_unchanged_and_ours_are_added_at_other_keys() -> None:
     result = answered(
         {**SOURCE, "tasks.max": "0", "producer.override.bootstrap.servers": "e:1", "herdmesh.linger.ms": "x",
          "transforms": "a,b",
@@ -88,7 +88,7 @@ def test_connects_errors_stay_as_they_are_and_ours_join_them_at_other_keys() -> 
         ({"producer.override.linger.ms": "x"}, "producer.override.linger.ms", "Not a number of type LONG", "number"),
     ],
 )
-def test_where_connect_fails_the_key_is_named_and_the_others_are_still_looked_at(
+def test_where_connect_fails_the_error_is_at_its_key_and_other_keys_are_still_checked(
     change: dict[str, str | None], field: str, says: str, fix: str
 ) -> None:
     result = answered({**SOURCE, **change, "tasks.max": "0"})
@@ -120,7 +120,7 @@ def test_a_key_without_definition_has_no_type_and_secrets_are_masked() -> None:
     assert "hush" not in str(result)
 
 
-def test_the_workers_policy_decides_about_overrides() -> None:
+def test_the_workers_policy_decides_which_overrides_are_allowed() -> None:
     change = {"producer.override.linger.ms": "5", "producer.override.acks": "all"}
     assert errors(answered({**SOURCE, **change})) == {}
     policies = {
@@ -132,7 +132,7 @@ def test_the_workers_policy_decides_about_overrides() -> None:
         WorkerSettings(connector_client_config_override_policy="Some")
 
 
-def test_a_task_does_not_start_with_what_its_worker_no_longer_allows() -> None:
+def test_a_task_with_overrides_its_worker_no_longer_allows_does_not_start() -> None:
     config: dict[str, str | None] = {
         **SOURCE,
         "producer.override.linger.ms": "5",
@@ -214,13 +214,13 @@ def test_any_plugin_is_described_by_class_or_alias(name: str, first: str, count:
         ("org.apache.kafka.connect.transforms.Cast", "Instantiation error"),
     ],
 )
-def test_what_is_no_plugin_is_not_described(name: str, says: str) -> None:
+def test_describing_an_unknown_class_is_an_error(name: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as refused:
         Plugins(Found(REGISTRY)).fields(name)
     assert refused.value.fix
 
 
-def test_the_class_of_a_validation_is_the_configs_alone() -> None:
+def test_validation_uses_only_the_class_in_the_config() -> None:
     """Java has another in its URL, and answers 400 where they differ."""
     for request in (config_messages_pb2.ValidateConfigRequest, worker_service_pb2.ValidateConfigRequest):
         assert [field.name for field in request.DESCRIPTOR.fields] == ["config"]
@@ -229,7 +229,7 @@ def test_the_class_of_a_validation_is_the_configs_alone() -> None:
 
 
 def test_validation_is_fast() -> None:
-    """30 keys with 5 transformations: 1.7 ms here; the bound allows for a machine ten times slower."""
+    """30 keys with 5 transformations: 1.7 ms here; the limit allows for a machine ten times slower."""
     config = dict(SOURCE)
     config["transforms"] = "a,b,c,d,e"
     for alias in "abcde":
@@ -251,7 +251,7 @@ def test_client_settings_without_effect_are_warnings_and_no_errors() -> None:
     assert "always all" in told["producer.override.acks"]
 
 
-def test_what_a_connector_says_has_no_effect_is_a_warning() -> None:
+def test_settings_that_a_connector_reports_without_effect_are_warnings() -> None:
     config = {
         "name": "m",
         "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
@@ -282,8 +282,8 @@ _BAD_OVERRIDES = {
 }
 
 
-def test_every_override_a_run_would_end_with_is_refused_at_once() -> None:
-    """I5, I6: the run's own functions read the settings and make the clients."""
+def test_every_override_that_would_fail_a_run_is_refused_at_once() -> None:
+    """I5, I6: the run's own functions read the settings and create the clients."""
     config = {**_SINK, "errors.deadletterqueue.topic.name": "d", **_BAD_OVERRIDES}
     assert set(errors(answered(config))) == set(_BAD_OVERRIDES)
     source = {key: value for key, value in _BAD_OVERRIDES.items() if not key.startswith("consumer.")}
@@ -313,17 +313,17 @@ _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required usern
     ],
 )
 @pytest.mark.parametrize("client", ["consumer", "producer"])
-def test_a_login_that_cannot_be_is_an_error_of_the_key_that_is_missing_or_wrong(
+def test_invalid_credentials_are_an_error_of_the_missing_or_wrong_key(
     client: str, login: dict[str, str], names: str
 ) -> None:
-    """With whatever else is wrong beside it."""
+    """Together with all other errors."""
     config = _SINK if client == "consumer" else SOURCE
     overrides = {f"{client}.override.{name}": value for name, value in login.items()}
     told = errors(answered({**config, **overrides, f"{client}.override.client.dns.lookup": "nowhere"}))
     assert set(told) == {f"{client}.override.{names}", f"{client}.override.client.dns.lookup"}
 
 
-def test_a_file_of_a_login_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
+def test_a_missing_file_of_credentials_is_a_warning(tmp_path: Path) -> None:
     there, absent, key = tmp_path / "there.pem", tmp_path / "no.pem", "consumer.override.ssl.truststore.location"
     there.write_text("-----BEGIN CERTIFICATE-----\n")
     base = {**_SINK, "consumer.override.security.protocol": "SSL", "consumer.override.ssl.truststore.type": "PEM"}
@@ -354,11 +354,11 @@ def test_each_bad_override_is_refused_by_its_own_name(name: str) -> None:
     ],
     ids=range(5),
 )  # fmt: skip
-def test_overrides_that_a_run_takes_are_valid(good: dict[str, str]) -> None:
+def test_overrides_that_a_run_accepts_are_valid(good: dict[str, str]) -> None:
     assert errors(answered({**_SINK, **good})) == {}
 
 
-def test_a_property_of_a_worker_that_nobody_knows_is_warned_of_by_name() -> None:
+def test_an_unknown_worker_property_is_a_warning_with_its_name() -> None:
     given = "foo.bar=1,offset.flush.intervall.ms=5,rest.port=1,key.converter.schemas.enable=true,admin.retries=2"
     told = {one.field: one.fix for one in WorkerSettings(worker_properties=SecretStr(given)).warnings()}
     assert told["foo.bar"] == "leave it out"
@@ -368,6 +368,6 @@ def test_a_property_of_a_worker_that_nobody_knows_is_warned_of_by_name() -> None
 
 
 @pytest.mark.parametrize("name", ["   ", "a b", "ü", "..", "n" * 250])
-def test_a_name_that_kafka_takes_for_no_topic_is_refused_when_a_service_starts(name: str) -> None:
+def test_an_invalid_topic_name_is_refused_when_a_service_starts(name: str) -> None:
     with pytest.raises(ValidationError, match="topic"):
         WorkerSettings(offset_storage_topic=name)

@@ -1,6 +1,6 @@
 """A real worker process with real Spark and a real broker, driven over the real Session protocol by a scripted herder.
 
-One worker serves the tests in order; those that kill start their own. Times are printed, and gated widely.
+One worker serves the tests in order; those that kill start their own. Times are printed, with generous limits.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ class WorkerProcess:
         return await self.herder.until(found, f"{name} {task_pb2.TaskActivity.Name(activity)}")
 
     async def until(self, name: str, condition: Callable[[], Any], what: str, *, generation: int = 1) -> Any:
-        """Poll what another process does for this task; over at once when the task is FAILED under that assignment."""
+        """Poll the effect of another process on this task; fails at once when the task is FAILED under that
+        assignment."""
 
         def found() -> Any:
             for report in self.herder.reports():
@@ -132,14 +133,14 @@ class WorkerProcess:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A task whose file is a pipe that nobody empties, and its record more than a pipe takes."""
+    """A task whose file is a pipe that nobody reads, and its record larger than the pipe's buffer."""
 
     path: Path
     topic: str
 
 
 def is_java(process: psutil.Process) -> bool:
-    """Of a process that may end meanwhile."""
+    """True for a JVM; the process may end meanwhile."""
     try:
         return process.name() == "java"
     except psutil.NoSuchProcess:
@@ -147,7 +148,7 @@ def is_java(process: psutil.Process) -> bool:
 
 
 async def until(condition: Callable[[], Any], what: str, timeout_s: float = WAIT_S) -> Any:
-    """Poll what another process does; the bound fails the test."""
+    """Poll an effect of another process; the timeout fails the test."""
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not {what} within {timeout_s:g} s"
@@ -156,7 +157,7 @@ async def until(condition: Callable[[], Any], what: str, timeout_s: float = WAIT
 
 
 async def produce(bootstrap: str, topic: str, values: Sequence[str]) -> None:
-    """In a thread, as `create_topic`: the herder and the store that the worker talks to live on the loop."""
+    """Produce in a thread, as `create_topic`: the herder and the store that the worker calls live on the loop."""
 
     def write() -> int:
         producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
@@ -179,7 +180,7 @@ async def create_topic(bootstrap: str, topic: str, partitions: int = 2) -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def worker(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerProcess]:
-    """The worker the tests share."""
+    """The worker that the tests share."""
     running = WorkerProcess(kafka_bootstrap, tmp_path_factory.mktemp("worker"))
     try:
         await running.start()
@@ -219,7 +220,7 @@ async def test_a_sink_runs_goes_idle_and_is_woken(worker: WorkerProcess, tmp_top
     assert len(worker.herder.reports()) == 1, "it was RUNNING all the time"
 
 
-async def test_a_run_stays_warm_until_another_wants_its_place(
+async def test_a_run_stays_warm_until_another_task_needs_its_slot(
     worker: WorkerProcess, tmp_topic: Callable[..., str]
 ) -> None:
     topics = {name: await create_topic(worker.bootstrap, tmp_topic(name)) for name in ("warm-a", "warm-b")}
@@ -282,8 +283,9 @@ async def test_a_failing_task_is_failed_with_its_trace_while_others_run(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stuck(worker: WorkerProcess) -> AsyncIterator[Stuck]:
-    """Begun with the first test that looks at it; most of its time passes while another test runs. Long enough to begin
-    in, for the start of a run counts: a task that is ended before it is RUNNING is never shown."""
+    """A stuck task, started by the first test that uses it; most of its time passes while another test runs. The limit
+    is long enough for its start, which counts: a task that is ended before it is RUNNING is never shown as STALLED.
+    """
     path, topic = worker.folder / "stuck", await create_topic(worker.bootstrap, "worker-process-stuck")
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -295,7 +297,7 @@ async def stuck(worker: WorkerProcess) -> AsyncIterator[Stuck]:
         os.close(reader)
 
 
-async def test_a_task_whose_put_does_not_return_is_shown(worker: WorkerProcess, stuck: Stuck) -> None:
+async def test_a_task_whose_put_hangs_is_shown_as_stalled(worker: WorkerProcess, stuck: Stuck) -> None:
     stalled = await worker.until(
         "stuck", lambda: [s for s in worker.store.of("stuck") if s.conditions], "shown as STALLED"
     )
@@ -304,7 +306,7 @@ async def test_a_task_whose_put_does_not_return_is_shown(worker: WorkerProcess, 
 
 
 async def _start_busy(worker: WorkerProcess, topic: str) -> None:
-    """A worker with a run that does not end by itself."""
+    """Start a worker with a run that does not end by itself."""
     worker.folder.mkdir()
     await worker.start()
     await produce(
@@ -314,10 +316,10 @@ async def _start_busy(worker: WorkerProcess, topic: str) -> None:
     await worker.herder.until_report(topic, RUNNING)
 
 
-async def test_a_worker_whose_jvm_is_killed_says_so_and_ends(
+async def test_a_worker_whose_jvm_is_killed_announces_its_leave_and_ends(
     kafka_bootstrap: str, tmp_path: Path, tmp_topic: Callable[..., str]
 ) -> None:
-    """Nothing is left running, and the herder hears of it. (SIGKILL of its Python: faults `test_kills.py`.)"""
+    """No process is left running, and the herder is informed. (SIGKILL of its Python: faults `test_kills.py`.)"""
     worker = WorkerProcess(kafka_bootstrap, tmp_path / "jvm")
     try:
         await _start_busy(worker, tmp_topic())
@@ -332,7 +334,7 @@ async def test_a_worker_whose_jvm_is_killed_says_so_and_ends(
         assert worker.process is not None
         async with asyncio.timeout(60):
             assert await worker.process.wait() == 1
-        # its last words may still be on their way to the herder when the process is gone
+        # its last messages may still be on their way to the herder when the process is gone
         await worker.herder.until(lambda: worker.herder.reports()[-1].state == UNASSIGNED, "given up")
         _, alive = await asyncio.to_thread(psutil.wait_procs, family, 30)
         assert not alive, f"left behind: {alive}"
@@ -341,7 +343,7 @@ async def test_a_worker_whose_jvm_is_killed_says_so_and_ends(
         await worker.stop()
 
 
-async def test_a_task_whose_put_does_not_return_is_killed_and_starts_anew(worker: WorkerProcess, stuck: Stuck) -> None:
+async def test_a_task_whose_put_hangs_is_killed_and_restarted(worker: WorkerProcess, stuck: Stuck) -> None:
     report = await worker.herder.until_report("stuck", FAILED)
     assert report.failure.error_class == connector_pb2.ERROR_CLASS_RETRIABLE
     assert "15 s (max.poll.interval.ms)" in report.failure.message
@@ -379,7 +381,7 @@ async def test_a_connector_makes_task_configs(worker: WorkerProcess, tmp_topic: 
     assert configs.tasks[0].entries["task.class"].text == "org.apache.kafka.connect.file.FileStreamSinkTask"
 
 
-async def test_a_fence_and_a_validation_are_answered(worker: WorkerProcess) -> None:
+async def test_fencing_and_validation_get_replies(worker: WorkerProcess) -> None:
     fence = session_pb2.FenceCommand(command_id="f", connector="nobody", task_count=3)
     worker.herder.send(session_pb2.SessionResponse(epoch=1, fence=fence))
     config = properties.to_proto({"connector.class": "FileStreamSink", "name": "v", "tasks.max": "many"})
@@ -474,7 +476,7 @@ async def test_sigterm_leaves_in_order(worker: WorkerProcess) -> None:
     def given_up() -> set[str]:
         return {report.unit.connector for report in worker.herder.reports() if report.state == UNASSIGNED}
 
-    # its last words may still be on their way to the herder when the process is gone
+    # its last messages may still be on their way to the herder when the process is gone
     await worker.herder.until(lambda: {"one", "many", "steady", "tail", "maker", "bad"} <= given_up(), "given up")
     assert worker.store.of("one")[-1].state == UNASSIGNED
     assert worker.store.of("bad")[-1].state == FAILED, "a failure stays readable"
