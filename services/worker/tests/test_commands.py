@@ -20,7 +20,7 @@ from herdmesh.session import worker_commands
 from herdmesh.session.messages import SendCommand
 from herdmesh.session.model import OffsetEntry
 from herdmesh.worker.effects.dead_letters.requests import DeadLetters
-from herdmesh.worker.effects.offsets.offset_forms import OffsetsTold, Prepared
+from herdmesh.worker.effects.offsets.offset_forms import OffsetsResult, Prepared
 from herdmesh.worker.effects.offsets.offsets import Offsets
 from herdmesh.worker.effects.plugins.plugins import Found, Plugins, discover
 from herdmesh.worker.effects.runs.specs import RunSpecs
@@ -85,7 +85,7 @@ def ask(
     said: list[session_pb2.SessionRequest] = []
 
     async def asked() -> None:
-        here.answer(command_id, question, said.append)
+        here.execute(command_id, question, said.append)
         await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
     asyncio.run(asked())
@@ -209,11 +209,11 @@ def test_the_command_decides_whether_offsets_are_only_prepared(prepare: bool) ->
 def test_a_reply_has_prepared_offsets_only_if_they_were_prepared(
     here: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def alter(_self: Offsets, question: worker_commands.AlterOffsets) -> OffsetsTold:
+    async def alter(_self: Offsets, question: questions.AlterOffsets) -> OffsetsResult:
         prepared = Prepared(
             (("t", b"k", b"v"), ("t", b"empty", b""), ("t", b"gone", None)), "g", (("in", 2, 1 << 40, "staged"),)
         )
-        return OffsetsTold((("{}", "{}"),), "done", prepared if question.prepare else None)
+        return OffsetsResult((("{}", "{}"),), "done", prepared if question.prepare else None)
 
     monkeypatch.setattr(Offsets, "alter", alter)
 

@@ -19,7 +19,7 @@ from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients, delete_group_offsets
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.session.model import UnitId
-from herdmesh.worker.effects.offsets.offset_write_outcome import OutcomeUncertain
+from herdmesh.worker.effects.offsets.offset_write_outcome import OutcomeUnknown
 from herdmesh.worker.state.model import TaskSpec
 from libs.core.tests.engine.harness import Kafka
 from services.worker.tests.test_offsets import at, bench, sink
@@ -55,10 +55,10 @@ def test_single_offsets_are_removed_beside_others_that_are_set_or_stay(
     left = [(two.first, {"kafka_offset": 3})]
     assert two.here.change(two.config, (two.second, None), dry_run=True)[0] == left
     assert two.committed() == [3, 0]
-    assert two.here.change(two.config, (two.second, None))[0] == two.here.told(two.config) == left
+    assert two.here.change(two.config, (two.second, None))[0] == two.here.read(two.config) == left
     assert two.here.change(two.config, (two.second, None))[0] == left, "what is forgotten stays so"
     now = [(two.second, {"kafka_offset": 0})]
-    assert two.here.change(two.config, (two.first, None), *now)[0] == two.here.told(two.config) == now
+    assert two.here.change(two.config, (two.first, None), *now)[0] == two.here.read(two.config) == now
     two.here.run(two.config)
     assert (tmp_path / "out").read_text().split() == ["x"] * 4, "a task begins anew there"
 
@@ -89,7 +89,7 @@ def test_a_refused_removal_after_other_changes_has_an_unknown_outcome(
         return {(two.topic, 1): KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not yours")}
 
     monkeypatch.setattr(delete_group_offsets, "forget", refused)
-    with pytest.raises(OutcomeUncertain, match=f"1 offsets of group {two.group} are set, and then: .*not yours"):
+    with pytest.raises(OutcomeUnknown, match=f"1 offsets of group {two.group} are set, and then: .*not yours"):
         two.here.alter(two.config, (two.first, {"kafka_offset": 2}), (two.second, None))
     assert two.committed() == [2, 0]
     with pytest.raises(KafkaException, match="not yours"):
@@ -99,7 +99,7 @@ def test_a_refused_removal_after_other_changes_has_an_unknown_outcome(
         return forget(admin, group, partitions[:1], timeout_s) or refused()
 
     monkeypatch.setattr(delete_group_offsets, "forget", refused_in_part)
-    with pytest.raises(OutcomeUncertain, match=f"1 offsets of group {two.group} are forgotten, and then: "):
+    with pytest.raises(OutcomeUnknown, match=f"1 offsets of group {two.group} are forgotten, and then: "):
         two.here.alter(two.config, (two.first, None), (two.second, None))
     assert two.committed() == [-1001, 0]
 
@@ -141,7 +141,7 @@ def test_no_offset_is_removed_from_a_group_that_gets_members_meanwhile(
             two.here.change(two.config, *(() if reset else ((two.second, None),)), reset=reset)
     finally:
         member.close()
-    assert not isinstance(refused.value, OutcomeUncertain)
+    assert not isinstance(refused.value, OutcomeUnknown)
     assert two.committed() == [3, 0]
 
 

@@ -24,7 +24,7 @@ from herdmesh.engine.source.source_offsets import SourceOffsets
 from herdmesh.session.model import OffsetEntry
 from herdmesh.session.worker_commands import AlterOffsets, ReadOffsets
 from herdmesh.topicstore.partitioner import partition_of
-from herdmesh.worker.effects.offsets.offset_forms import source_told
+from herdmesh.worker.effects.offsets.offset_forms import source_offsets_json
 from herdmesh.worker.effects.offsets.offsets import Offsets
 from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
@@ -96,7 +96,7 @@ def test_every_scenario_gives_connects_view(worker: str) -> None:
             for topic in dict.fromkeys((shared, configs.get(name, {}).get(_OWN_TOPIC) or shared)):
                 for line in read.get(topic, []):
                     offsets.apply(*golden.key_and_value(line))
-            told = source_told(offsets.items())
+            told = source_offsets_json(offsets.items())
             found = [{"partition": json.loads(where), "offset": json.loads(offset)} for where, offset in told]
             assert _sorted(found) == _sorted(shown), (expected["id"], name)
             seen += len(shown)
@@ -157,7 +157,7 @@ def test_the_same_requests_give_the_same_records(
             found.setdefault((message.partition() or 0, message.key()), []).append(message.value())
         assert found == wanted, topic
     for name, shown in _offset_views([one for one in EXPECTED if one["worker"] == worker][-1]):
-        told = asyncio.run(here.told(ReadOffsets(name, _with_topic(configs[name], ours))))
+        told = asyncio.run(here.read(ReadOffsets(name, _with_topic(configs[name], ours))))
         found_now = [{"partition": json.loads(where), "offset": json.loads(offset)} for where, offset in told.offsets]
         assert _sorted(found_now) == _sorted(shown), name
     assert asked >= 3 or not golden.is_own()

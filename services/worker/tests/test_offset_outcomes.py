@@ -16,13 +16,13 @@ from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.kafka.groups import QUESTION_S
 from herdmesh.worker.effects.offsets import offset_write_outcome, sink_offsets
-from herdmesh.worker.effects.offsets.offset_write_outcome import OutcomeUncertain, writing
+from herdmesh.worker.effects.offsets.offset_write_outcome import OutcomeUnknown, writing
 
 WAIT_MS = 15_000
 
 
 def test_only_a_write_that_may_have_taken_effect_has_an_unknown_outcome() -> None:
-    with pytest.raises(OutcomeUncertain), writing():
+    with pytest.raises(OutcomeUnknown), writing():
         raise TaskFailed("no answer", ErrorClass.UNREACHABLE)
     with pytest.raises(TaskFenced), writing():
         raise TaskFenced("another owner")
@@ -35,7 +35,7 @@ def test_any_error_after_a_possibly_done_part_gives_an_unknown_outcome() -> None
             raise error
 
     for error in (TaskFenced("another owner"), TaskFailed("not allowed", ErrorClass.BAD_CONFIG), ValueError("a bug")):
-        with pytest.raises(OutcomeUncertain, match="group g is deleted, and then: "):
+        with pytest.raises(OutcomeUnknown, match="group g is deleted, and then: "):
             fails(error)
 
 
@@ -84,7 +84,7 @@ def test_a_deletion_is_not_retried_after_the_callers_deadline(monkeypatch: pytes
     deletion = Deletion(KafkaError.REQUEST_TIMED_OUT)
     late = SimpleNamespace(monotonic=lambda: time.monotonic() + 16)
     deletion.heard = lambda: monkeypatch.setattr(offset_write_outcome, "time", late)
-    with pytest.raises(OutcomeUncertain, match="whether group g is deleted is not known"):
+    with pytest.raises(OutcomeUnknown, match="whether group g is deleted is not known"):
         deletion.carry_out()
     assert deletion.asked == ["g"]
 
@@ -96,7 +96,7 @@ def test_a_deletion_is_not_retried_over_a_change_that_was_begun_meanwhile() -> N
         raise TaskFenced("another change of its offsets begun")
 
     deletion = Deletion(KafkaError.NOT_COORDINATOR, begun)
-    with pytest.raises(OutcomeUncertain, match="perhaps group g is deleted, and then: another change"):
+    with pytest.raises(OutcomeUnknown, match="perhaps group g is deleted, and then: another change"):
         deletion.carry_out()
     assert deletion.asked == ["g"]
 
@@ -107,7 +107,7 @@ def test_a_deletion_whose_coordinator_is_not_found_again_has_an_unknown_outcome(
     deletion = Deletion(KafkaError.NOT_COORDINATOR)
     deletion.then = KafkaError._TRANSPORT  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 1)
-    with pytest.raises(OutcomeUncertain, match="perhaps group g is deleted"):
+    with pytest.raises(OutcomeUnknown, match="perhaps group g is deleted"):
         deletion.carry_out()
     assert deletion.asked == ["g"]
 

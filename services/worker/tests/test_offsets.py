@@ -32,8 +32,8 @@ from herdmesh.session.worker_commands import AlterOffsets, ReadOffsets
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.effects.offsets import offset_write_outcome
 from herdmesh.worker.effects.offsets.offset_file import OffsetFile
-from herdmesh.worker.effects.offsets.offset_forms import OffsetsTold, changed_message, sink_offsets
-from herdmesh.worker.effects.offsets.offset_write_outcome import OutcomeUncertain
+from herdmesh.worker.effects.offsets.offset_forms import OffsetsResult, changed_message, sink_offsets
+from herdmesh.worker.effects.offsets.offset_write_outcome import OutcomeUnknown
 from herdmesh.worker.effects.offsets.offsets import Offsets
 from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
@@ -68,14 +68,14 @@ class Bench:
         told = asyncio.run(Offsets(self.specs, self.offset_file).alter(question))
         return documents(told), told.message
 
-    def told(self, config: dict[str, str | None]) -> list[tuple[Any, Any]]:
+    def read(self, config: dict[str, str | None]) -> list[tuple[Any, Any]]:
         question = ReadOffsets(str(config["name"]), config)
-        return documents(asyncio.run(Offsets(self.specs, self.offset_file).told(question)))
+        return documents(asyncio.run(Offsets(self.specs, self.offset_file).read(question)))
 
     def note(self, config: dict[str, str | None]) -> str:
         """The note beside the offsets."""
         question = ReadOffsets(str(config["name"]), config)
-        return asyncio.run(Offsets(self.specs, self.offset_file).told(question)).message
+        return asyncio.run(Offsets(self.specs, self.offset_file).read(question)).message
 
     def run(self, config: dict[str, str | None]) -> None:
         """One run of the only task, until it has read everything."""
@@ -94,7 +94,7 @@ def standalone(here: Bench, folder: Path) -> Generator[OffsetFile]:
         file.close()
 
 
-def documents(told: OffsetsTold) -> list[tuple[Any, Any]]:
+def documents(told: OffsetsResult) -> list[tuple[Any, Any]]:
     return [(json.loads(partition), json.loads(offset)) for partition, offset in told.offsets]
 
 
@@ -232,7 +232,7 @@ def test_a_standalone_workers_file_has_no_offsets_of_a_sink(
     kafka.produce(topic, [b"x"] * 4, partition=0)
     with standalone(here, tmp_path) as file:
         config, now = sink(tmp_path / "out", topic), [(at(topic), {"kafka_offset": 2})]
-        assert here.change(config, *now)[0] == here.told(config) == now
+        assert here.change(config, *now)[0] == here.read(config) == now
         assert kafka.committed(f"connect-snk-{topic}", (topic, 0)) == [2]
         assert file.of(str(config["name"])) == {}
 
@@ -342,11 +342,11 @@ def test_a_standalone_sources_offsets_are_read_and_reset_in_its_file(tmp_path: P
         here.offset_file = file
         entry = ({"filename": "a"}, {"position": 3})
         assert here.change(config, entry, dry_run=True)[0] == [entry]
-        assert here.told(config) == []
-        assert here.change(config, entry)[0] == here.told(config) == [entry]
-        assert here.change(config, reset=True, dry_run=True)[0] == here.told(config) == [entry]
+        assert here.read(config) == []
+        assert here.change(config, entry)[0] == here.read(config) == [entry]
+        assert here.change(config, reset=True, dry_run=True)[0] == here.read(config) == [entry]
         assert here.change(config, reset=True)[0] == [entry]
-        assert here.told(config) == []
+        assert here.read(config) == []
     finally:
         file.close()
 
@@ -373,13 +373,13 @@ def test_a_sources_offsets_come_from_both_topics_and_a_reset_removes_the_stored_
         ({"filename": "a"}, {"position": 1}), ({"filename": "b"}, {"position": 5}),
         ({"z": 1, "filename": "c"}, {"position": 7}),
     ]  # fmt: skip
-    assert here.told(config) == both
-    assert here.change(config, reset=True, dry_run=True)[0] == here.told(config) == both
+    assert here.read(config) == both
+    assert here.change(config, reset=True, dry_run=True)[0] == here.read(config) == both
     assert here.change(config, reset=True)[0] == both
-    assert here.told(config) == []
+    assert here.read(config) == []
     assert here.change(config, reset=True)[0] == []
     assert (foreign, None) in kafka.records(own, 2)
-    assert here.told({**config, "name": "other"}) == [({"filename": "x"}, {"position": 9})]
+    assert here.read({**config, "name": "other"}) == [({"filename": "x"}, {"position": 9})]
 
 
 @pytest.mark.kafka
@@ -395,7 +395,7 @@ def test_a_read_creates_no_offsets_topic_and_a_change_calls_alter_offsets_once(
     monkeypatch.setattr(FileStreamSource, "alter_offsets", alter_offsets)
     here, config = bench(kafka_bootstrap, offsets), source(tmp_path / "a")
     entry = ({"filename": "a"}, {"position": 1})
-    assert here.told(config) == []
+    assert here.read(config) == []
     assert here.change(config, entry, dry_run=True)[0] == [entry]
     assert here.change(config, reset=True, dry_run=True)[0] == []
     assert offsets not in AdminClient({"bootstrap.servers": kafka_bootstrap}).list_topics(timeout=60).topics
@@ -419,11 +419,11 @@ def test_a_sinks_offsets_are_reset_and_rewound_in_its_own_group(
     group = f"own-{topic}"
     config = sink(tmp_path / "out", topic, **{"consumer.override.group.id": group})
     committed = [(at(topic), {"kafka_offset": 3}), (at(topic, 1), {"kafka_offset": 1})]
-    assert here.told(config) == []
-    assert here.change(config, *committed)[0] == here.told(config) == committed
+    assert here.read(config) == []
+    assert here.change(config, *committed)[0] == here.read(config) == committed
     rewound = [(at(topic), {"kafka_offset": 2}), (at(topic, 1), {"kafka_offset": 1})]
     assert here.change(config, rewind_to_ms=1_002, dry_run=True)[0][: len(rewound)] == rewound
-    assert here.told(config) == committed
+    assert here.read(config) == committed
     found, message = here.change(config, rewind_to_ms=1_002)
     assert (found[:2], message) == (rewound, "The offsets for this connector have been altered successfully")
     assert kafka.committed(group, (topic, 0), (topic, 1)) == [2, 1]
@@ -439,9 +439,9 @@ def test_a_sinks_offsets_are_reset_and_rewound_in_its_own_group(
     _, message = here.change(config, rewind_to_ms=1_003, allow_forward=True)
     assert message == f"The offsets for this connector have been altered successfully (forward: {forward})"
     assert kafka.committed(group, (topic, 0), (topic, 1)) == [3, 1]
-    now = here.told(config)
+    now = here.read(config)
     assert here.change(config, reset=True)[0] == now
-    assert here.told(config) == []
+    assert here.read(config) == []
     assert here.change(config, reset=True)[0] == [], "a group that is gone is reset already"
 
 
@@ -480,9 +480,9 @@ def test_more_offsets_than_the_producers_buffer_holds_are_written(
     here = bench(kafka_bootstrap, tmp_topic("offsets"))
     config = source(tmp_path / "a") | {"producer.override.buffer.memory": "2048"}
     many = [({"filename": f"{number:0200}"}, {"position": number}) for number in range(40)]
-    assert here.change(config, *many)[0] == here.told(config) == many
+    assert here.change(config, *many)[0] == here.read(config) == many
     assert here.change(config, reset=True)[0] == many
-    assert here.told(config) == []
+    assert here.read(config) == []
 
 
 @pytest.mark.kafka
@@ -504,10 +504,10 @@ def test_a_sources_offsets_are_written_all_or_none(
     config |= {"producer.override.compression.type": "none", "producer.override.batch.size": "500"}
     with pytest.raises((TaskFailed, KafkaException), match=r"MSG_SIZE_TOO_LARGE|Message size too large") as refused:
         here.change(config, ({"filename": "a"}, {"position": 2}), ({"filename": "b"}, {"position": 2}), large)
-    assert not isinstance(refused.value, OutcomeUncertain)
-    assert here.told(config) == before
+    assert not isinstance(refused.value, OutcomeUnknown)
+    assert here.read(config) == before
     after = [({"filename": "a"}, {"position": 4})]
-    assert here.change(config, *after)[0] == here.told(config) == after, "nor does it come with the next change"
+    assert here.change(config, *after)[0] == here.read(config) == after, "nor does it come with the next change"
     assert len(kafka.records(offsets, 2)) == 2
 
 
@@ -576,7 +576,7 @@ def test_a_group_is_not_deleted_after_the_callers_deadline(
     with pytest.raises(TaskFailed, match="answered too late; nothing was written") as refused:
         stopped.reset()
     assert refused.value.error_class is ErrorClass.RETRIABLE
-    assert not isinstance(refused.value, OutcomeUncertain)
+    assert not isinstance(refused.value, OutcomeUnknown)
     monkeypatch.setattr(offset_write_outcome, "time", time)
     assert stopped.committed() == [1]
     stopped.reset(timeout_ms=200_000)  # the caller waits longer than the connector takes

@@ -81,7 +81,7 @@ def test_a_plugin_whose_import_fails_is_refused_and_affects_no_other(
         if one["event"] == "plugin_refused":
             refused.setdefault(Path(one["folder"]).name, []).append(one["why"])
     assert found.folders is not None
-    assert found.folders.asked() == [], "none is late"
+    assert found.folders.being_scanned() == [], "none is late"
     for name, (_, says) in IMPORTS.items():
         if says:
             assert any(says in why for why in refused[name]), (name, refused[name])
@@ -236,7 +236,7 @@ def test_a_wrong_return_value_is_one_failure_that_names_it(
     monkeypatch.setattr(f"{HERE}.Odd", type("Odd", (base,), has))
     said: list[Any] = []
     connectors = PluginConnectors(said.append)
-    connectors.answer(Call(number=1, what=what, entry=f"{HERE}:Odd", arguments=arguments))
+    connectors.execute(Call(number=1, what=what, entry=f"{HERE}:Odd", arguments=arguments))
     (answer,) = said
     assert isinstance(answer, Answer)
     assert answer.failure is not None

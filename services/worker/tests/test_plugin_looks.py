@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.spi.connector import ConnectorContext
 from herdmesh.worker.effects.plugins import folder_scan
-from herdmesh.worker.effects.plugins.folder_scan import AskedFolders
+from herdmesh.worker.effects.plugins.folder_scan import ScannedFolders
 from herdmesh.worker.effects.plugins.plugins import Plugins, discover
 from services.worker.tests.test_plugin_kinds import PLUGIN
 from tests.support.plugin_environments import Environment, greet
@@ -33,20 +33,20 @@ def test_mended_and_new_folders_are_found_and_unchanged_ones_are_not_scanned_aga
     greet(tmp_path / "greet", "1.0", "1")
     found = discover(str(tmp_path))
     folders = found.folders
-    assert isinstance(folders, AskedFolders)
+    assert isinstance(folders, ScannedFolders)
     told: list[int] = []
     found.when_changed(lambda: told.append(1))
     before = found.registry.find("Greet")
     folders.look()
     folders.look()
-    assert folders.asked() == [], "nothing changed"
+    assert folders.being_scanned() == [], "nothing changed"
     (broken.packages / "late.py").write_text(PLUGIN.format(name="Late", aliases=""))
     Environment(tmp_path / "more").install(
         "more", "1", {"more.py": PLUGIN.format(name="More", aliases="")}, connectors=["P = more:P"]
     )
     (tmp_path / "greet" / "notes").write_text("data that a plugin wrote beside its code\n")
     folders.look()
-    assert {Path(one).name for one in folders.asked()} <= {"broken", "more"}
+    assert {Path(one).name for one in folders.being_scanned()} <= {"broken", "more"}
     folders.wait(60)
     assert found.registry.versions("org.example.Late") == found.registry.versions("org.example.More") == ["1"]
     assert found.registry.find("Greet").connector is before.connector

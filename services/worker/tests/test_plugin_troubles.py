@@ -40,7 +40,7 @@ def test_modules_that_end_or_break_their_process_are_refused_at_once(
         found = discover(str(tmp_path))
     found.close()
     assert found.folders is not None
-    assert found.folders.asked() == [], "none hung"
+    assert found.folders.being_scanned() == [], "none hung"
     assert found.registry.versions("Greet") == ["1.0"]
     why = {Path(one["folder"]).name: one["why"] for one in logs if one["event"] == "plugin_refused"}
     assert why.keys() == {*MODULES, "named"}

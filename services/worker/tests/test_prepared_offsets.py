@@ -21,14 +21,14 @@ from herdmesh.engine.runtime.errors import TaskFailed, TaskFenced
 from herdmesh.session.model import OffsetEntry, UnitId
 from herdmesh.session.worker_commands import AlterOffsets
 from herdmesh.topicstore.contract import Revision
-from herdmesh.worker.effects.offsets.offset_forms import TOLD_BYTES_MAX, OffsetsTold, Prepared, bounded
+from herdmesh.worker.effects.offsets.offset_forms import OFFSETS_BYTES_MAX, OffsetsResult, Prepared, bounded
 from herdmesh.worker.effects.offsets.offsets import Offsets
 from herdmesh.worker.state.model import TaskSpec
 from libs.core.tests.engine.harness import Kafka, write
 from services.worker.tests.test_offsets import WAIT_MS, Bench, at, bench, documents, sink, source, standalone
 
 
-def prepare(here: Bench, config: dict[str, str | None], *offsets: tuple[Any, Any], **more: Any) -> OffsetsTold:
+def prepare(here: Bench, config: dict[str, str | None], *offsets: tuple[Any, Any], **more: Any) -> OffsetsResult:
     """Result of a change that is only prepared, for a connector that does not exist."""
     entries = tuple(OffsetEntry(json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
     question = AlterOffsets(str(config["name"]), config, entries, prepare=True, timeout_ms=WAIT_MS, **more)
@@ -50,7 +50,7 @@ def test_prepared_records_of_a_source_equal_those_of_a_write_in_each_topic(
     assert told.prepared is not None
     assert (told.prepared.group, told.prepared.group_offsets) == ("", ())
     assert [kafka.partition_count(topic) for topic in (shared, own)] == [2, 2], "whoever writes creates no topic"
-    assert here.told(config) == kafka.records(shared, 2) == kafka.records(own, 2) == []
+    assert here.read(config) == kafka.records(shared, 2) == kafka.records(own, 2) == []
     here.alter(config, *entries)
     written = {topic: kafka.records(topic, 2) for topic in (shared, own)}
     for topic, records in written.items():
@@ -61,7 +61,7 @@ def test_prepared_records_of_a_source_equal_those_of_a_write_in_each_topic(
     moved = ({"filename": "b"}, {"position": 9})
     assert documents(prepare(here, config, moved)) == [entries[0], moved]
     reset = prepare(here, config, reset=True)
-    assert documents(reset) == here.told(config) == entries[:2]
+    assert documents(reset) == here.read(config) == entries[:2]
     assert reset.prepared is not None
     forgotten = [offsets_topic.encode_key(str(config["name"]), partition) for partition, _ in entries[:2]]
     assert sorted(reset.prepared.records) == sorted((topic, key, None) for topic in (shared, own) for key in forgotten)
@@ -146,25 +146,25 @@ def test_preparing_in_standalone_mode_writes_the_offsets(
         ):
             told = prepare(here, config, entry)
             assert told.prepared is None
-            assert documents(told) == here.told(config) == [entry]
+            assert documents(told) == here.read(config) == [entry]
         forgotten = prepare(here, sink(tmp_path / "out", topic), (at(topic), None))
         assert (forgotten.offsets, forgotten.prepared) == ((), None)
 
 
 def test_prepared_offsets_are_returned_whole_or_refused() -> None:
-    half = Prepared((("t", b"k", b"x" * (TOLD_BYTES_MAX // 2)),))
-    told = bounded(OffsetsTold((("x" * (TOLD_BYTES_MAX // 2), "y"),), "done", half))
-    assert told == OffsetsTold((), "done (its 1 offsets are too many to be returned here)", half)
+    half = Prepared((("t", b"k", b"x" * (OFFSETS_BYTES_MAX // 2)),))
+    told = bounded(OffsetsResult((("x" * (OFFSETS_BYTES_MAX // 2), "y"),), "done", half))
+    assert told == OffsetsResult((), "done (its 1 offsets are too many to be told here)", half)
     many = Prepared((), "g", tuple(("t" * 249, number, 0, "m" * 4096) for number in range(4_000)))
     assert Prepared((("t", b"key", None),), "g", (("t", 0, 5, "\u20ac"),)).byte_count == 8
     with pytest.raises(ConfigError, match="create it with initial state STOPPED, change its offsets then"):
-        bounded(OffsetsTold((), "done", many))
+        bounded(OffsetsResult((), "done", many))
 
 
 def test_offsets_over_the_limit_are_counted_instead_of_listed() -> None:
-    told = bounded(OffsetsTold((("x" * 9_000_000, "y"), ("x" * 9_000_000, "y")), "done"))
-    assert told == OffsetsTold((), "done (its 2 offsets are too many to be returned here)")
-    assert OffsetsTold((("\u00e9", "\u20ac"),)).byte_count == 5
+    told = bounded(OffsetsResult((("x" * 9_000_000, "y"), ("x" * 9_000_000, "y")), "done"))
+    assert told == OffsetsResult((), "done (its 2 offsets are too many to be told here)")
+    assert OffsetsResult((("\u00e9", "\u20ac"),)).byte_count == 5
 
 
 @pytest.mark.kafka

@@ -80,7 +80,7 @@ def test_stacks_are_logged_when_a_run_stalls_and_before_it_is_ended() -> None:
 def test_the_timer_of_a_stop_command_is_not_postponed() -> None:
     timer = Timer()
     watch = RunWatch(30_000, 300_000, 0.0, timer)
-    watch.told_to_stop()
+    watch.on_stop_command()
     progress_ticks.moved()
     watch.look(2.0)
     assert timer.asked == [29.0, STUCK_S]

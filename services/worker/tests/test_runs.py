@@ -195,11 +195,11 @@ async def test_a_wait_during_a_runs_preparation_is_reported(bench: Bench, monkey
     runs = Runs(bench.processes, specs, before, dict, bench.said.put)
     runs.submit(instructions.SubmitRun("r1", UNIT, TaskSpec({**SINK}, {"file": "f"}, 1), None, ASSIGNMENT, 57))
     said = await bench.next()
-    assert isinstance(said, events.RunPulse)
+    assert isinstance(said, events.RunLiveness)
     assert said.wait is not None
     assert (said.wait.waits_for, said.wait.message) == ("Vault", "secret app")
     is_told.set()
-    assert await bench.next() == events.RunPulse("r1", 0, 0)
+    assert await bench.next() == events.RunLiveness("r1", 0, 0)
     assert isinstance(await bench.next(), events.RunFailed)
     await runs.close(WAIT_S)
 
@@ -461,9 +461,9 @@ async def test_a_stuck_loop_is_reported_by_another_thread_of_its_process(bench: 
     assert isinstance(hello, events.RunHello)
     assert hello.silence_end_ms == 7_000
 
-    async def next_pulse() -> events.RunPulse:
+    async def next_pulse() -> events.RunLiveness:
         one = await bench.next()
-        assert isinstance(one, events.RunPulse)
+        assert isinstance(one, events.RunLiveness)
         return one
 
     stood = [await next_pulse() for _ in range(3)]

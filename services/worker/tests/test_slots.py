@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, Rate, RunEnd
 from herdmesh.session.model import Assignment, TargetState, UnitId
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state import TaskLimits, WorkerLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Phase, TaskSpec
 from herdmesh.worker.state.slots import Queue
 from services.worker.tests import leader
@@ -34,7 +34,7 @@ class Busy:
         """Runs of the connectors `keeping` do not end for others: they would restart their work."""
         self._keeping = keeping
         limits = TaskLimits(slots=slots, share_ms=int(SHARE_S * 1_000))
-        self.state = WorkerState("life", Limits(limits))
+        self.state = WorkerState("life", WorkerLimits(limits))
         self.now = 0.0
         self.ran_s: dict[UnitId, float] = defaultdict(float)
         self.began: dict[UnitId, list[float]] = defaultdict(list)
@@ -180,7 +180,7 @@ def test_the_queue_keeps_order_within_a_connector() -> None:
 
 
 def _worker_with_runs(tasks: int) -> tuple[WorkerState, list[str]]:
-    state = WorkerState("life", Limits(TaskLimits(slots=8)))
+    state = WorkerState("life", WorkerLimits(TaskLimits(slots=8)))
     state.handle(leader.welcome(1, frozenset()), 0.0)
     runs: list[str] = []
     for number in range(tasks):

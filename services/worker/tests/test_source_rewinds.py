@@ -73,13 +73,13 @@ def test_a_source_is_rewound_to_the_positions_its_connector_returns(
         config = source(tmp_path / "a")
         here.change(config, a, b)
         assert here.change(config, rewind_to_ms=5, dry_run=True)[0] == [a, back]
-        assert here.told(config) == [a, b]
-        assert here.change(config, rewind_to_ms=5)[0] == here.told(config) == [a, back]
+        assert here.read(config) == [a, b]
+        assert here.change(config, rewind_to_ms=5)[0] == here.read(config) == [a, back]
         with pytest.raises(ConfigError, match="should be a non-negative value"):
             here.change(config, rewind_to_ms=-1)
         with pytest.raises(ConfigError, match="rewinds source partitions that have no offset"):
             here.change(config, rewind_to_ms=9)
-        assert here.told(config) == [a, back]
+        assert here.read(config) == [a, back]
     finally:
         file.close()
     assert asked[:2] == [(5, [a, b]), (5, [a, b])]

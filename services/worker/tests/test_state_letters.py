@@ -10,7 +10,7 @@ from herdmesh.connect.errors import DataError
 from herdmesh.connect.topics.error_headers import ERROR_HEADER_PREFIX
 from herdmesh.connect.topics.offsets_topic import decode_value, encode_value
 from herdmesh.worker.state import dead_letter_headers, dead_letter_replays
-from herdmesh.worker.state.dead_letter_headers import Letter, Wanted
+from herdmesh.worker.state.dead_letter_headers import DeadLetter, Wanted
 from herdmesh.worker.state.dead_letter_replays import Outcome, Replays, Runs
 
 
@@ -18,9 +18,9 @@ def header(name: str, text: str | None) -> dead_letter_headers.Header:
     return ERROR_HEADER_PREFIX + name, None if text is None else text.encode()
 
 
-def letter(*errors: dead_letter_headers.Header, **more: object) -> Letter:
+def letter(*errors: dead_letter_headers.Header, **more: object) -> DeadLetter:
     own, last = dead_letter_headers.split([*errors])
-    return Letter(0, 5, b"k", b"v", 1_000, own, last, **more)  # pyright: ignore[reportArgumentType]
+    return DeadLetter(0, 5, b"k", b"v", 1_000, own, last, **more)  # pyright: ignore[reportArgumentType]
 
 
 # --- headers
@@ -37,7 +37,7 @@ def test_the_last_failures_headers_are_split_from_earlier_ones_and_the_records_o
 def test_a_header_missing_in_the_last_failure_is_none() -> None:
     own, last = dead_letter_headers.split([header("stage", "TASK_PUT"), header("exception.message", None), ("b", None)])
     assert own == (("b", None),)
-    found = Letter(0, 0, None, None, None, own, last)
+    found = DeadLetter(0, 0, None, None, None, own, last)
     assert (
         found.error(dead_letter_headers.STAGE),
         found.error(dead_letter_headers.MESSAGE),

@@ -11,7 +11,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.runtime.contract import ProgressReport, RunEnd
 from herdmesh.session import worker_commands
 from herdmesh.session.model import Assignment, Condition, Failure, RunState, TargetState, UnitId
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state import TaskLimits, WorkerLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import ConnectorSpec, PutMode, TaskSpec
 from services.worker.tests import leader
 
@@ -32,7 +32,7 @@ def assignment(generation: int = 1) -> Assignment:
 
 
 def machine() -> WorkerState:
-    state = WorkerState("life", Limits(TaskLimits(stop_timeout_ms=10_000), leave_timeout_ms=10_000))
+    state = WorkerState("life", WorkerLimits(TaskLimits(stop_timeout_ms=10_000), leave_timeout_ms=10_000))
     state.handle(leader.welcome(1, frozenset()), 0.0)
     return state
 
@@ -67,15 +67,15 @@ def test_units_that_were_not_adopted_are_released_and_the_rest_runs_on() -> None
     out = state.handle(leader.welcome(2, frozenset([UnitId("c", 0)])), 2.0)
     assert out == [instructions.StopRun(lost, "the herder did not adopt it")]
     assert kept != lost
-    assert len(state.holdings()) == 2, "its end is still to be told"
-    assert [one.stopping for one in state.holdings()] == [False, True], "the next leader must not adopt it"
+    assert len(state.held_units()) == 2, "its end is still to be told"
+    assert [one.stopping for one in state.held_units()] == [False, True], "the next leader must not adopt it"
 
 
 def test_without_a_session_nothing_stops() -> None:
     state = machine()
     running_task(state)
     assert state.handle(events.SessionClosed(), 1.0) == []
-    assert state.holdings()[0].state is RunState.RUNNING
+    assert state.held_units()[0].state is RunState.RUNNING
     assert state.next_deadline() is None
 
 
@@ -151,7 +151,7 @@ def test_a_drain_command_is_confirmed_and_in_later_hellos() -> None:
     state = machine()
     running_task(state)
     assert state.handle(leader.drain(1, True, "command"), 1.0) == [instructions.SendReply("command")]
-    assert (state.draining, len(state.holdings())) == (True, 1), "it stops nothing"
+    assert (state.draining, len(state.held_units())) == (True, 1), "it stops nothing"
     assert state.handle(leader.drain(1, True), 1.0) == [], "a reminder wants no reply"
     state.handle(leader.welcome(2, frozenset([TASK])), 3.0)
     assert state.handle(leader.drain(1, False, "command"), 4.0) == [], "a leader of before is not heard"
@@ -252,7 +252,7 @@ def test_a_failed_request_for_task_configs_does_not_fail_the_connector() -> None
     ask = only(instructions.MakeTaskConfigs, state.handle(generate(), 1.0))
     out = state.handle(events.TaskConfigsMade("c", ask.op_id, failure=Failure("no")), 1.1)
     assert only(instructions.SendTaskConfigs, out).failure == Failure("no")
-    assert state.holdings()[0].state is RunState.RUNNING
+    assert state.held_units()[0].state is RunState.RUNNING
 
 
 def test_a_task_config_request_for_a_connector_not_held_gets_a_failure() -> None:
@@ -296,13 +296,13 @@ def test_a_newer_connector_waits_for_the_older_to_stop() -> None:
     stop = only(instructions.StopConnector, state.handle(start_connector(generation=2), 1.0))
     out = state.handle(events.ConnectorStopped("c", stop.op_id), 1.1)
     assert only(instructions.StartConnector, out)
-    assert state.holdings()[0].assignment == assignment(2)
+    assert state.held_units()[0].assignment == assignment(2)
 
 
 def test_a_command_is_answered_without_the_state_and_not_for_an_older_leader() -> None:
     state = machine()
-    fence = worker_commands.FenceTasks("c", 3)
-    assert state.handle(leader.ask(1, "7", fence), 1.0) == [instructions.Answer("7", fence)]
+    fence = questions.FenceTasks("c", 3)
+    assert state.handle(leader.ask(1, "7", fence), 1.0) == [instructions.ExecuteCommand("7", fence)]
     state.handle(leader.welcome(2, frozenset()), 1.1)
     assert state.handle(leader.ask(1, "8", fence), 1.2) == []
 

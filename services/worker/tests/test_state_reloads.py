@@ -10,7 +10,7 @@ import pytest
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.runtime.contract import ProgressReport, RunEnd
 from herdmesh.session.model import Assignment, Failure, RunState, TargetState, UnitId
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state import TaskLimits, WorkerLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import ConnectorSpec, TaskSpec
 from services.worker.tests import leader
 
@@ -27,7 +27,7 @@ def only(kind: type[InstructionT], out: Sequence[instructions.Instruction]) -> I
 
 
 def machine() -> WorkerState:
-    state = WorkerState("life", Limits(TaskLimits(stop_timeout_ms=10_000)))
+    state = WorkerState("life", WorkerLimits(TaskLimits(stop_timeout_ms=10_000)))
     state.handle(leader.welcome(1, frozenset()), 0.0)
     return state
 
@@ -64,7 +64,7 @@ def test_values_are_looked_up_after_their_ttl_and_only_changed_ones_end_a_run() 
     state.handle(events.RunFinished(changed, RunEnd.STOPPED, ProgressReport(), 0), 8.5)
     out = state.handle(events.RunEnded(changed), 8.6)
     assert only(instructions.SubmitRun, out).unit == UnitId("c", 1)
-    assert [one.state for one in state.holdings()] == [RunState.RUNNING] * 2
+    assert [one.state for one in state.held_units()] == [RunState.RUNNING] * 2
 
 
 def test_a_failed_lookup_changes_nothing_and_is_retried() -> None:

@@ -15,7 +15,7 @@ from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, RunEnd
 from herdmesh.session.model import Assignment, Failure, RunState, TargetState, UnitId
 from herdmesh.topicstore.contract import Revision
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state import TaskLimits, WorkerLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Phase, PutMode, TaskSpec
 from services.worker.tests import leader
 
@@ -49,7 +49,7 @@ def start(
 
 
 def machine(slots: int = 8) -> WorkerState:
-    state = WorkerState("life", Limits(TaskLimits(slots=slots, stop_timeout_ms=10_000)))
+    state = WorkerState("life", WorkerLimits(TaskLimits(slots=slots, stop_timeout_ms=10_000)))
     state.handle(leader.welcome(1, frozenset()), 0.0)
     return state
 
@@ -133,7 +133,7 @@ def test_each_run_checks_for_newer_task_sets_from_the_previous_runs_config_offse
 def test_an_idle_task_stays_running_and_is_woken() -> None:
     state = machine()
     idle_id = idle(state)
-    assert state.holdings()[0].state is RunState.RUNNING
+    assert state.held_units()[0].state is RunState.RUNNING
     assert state.handle(events.TaskHasWork(TASK, idle_id + 1, "of another idleness"), 2.0) == []
     out = state.handle(events.TaskHasWork(TASK, idle_id, "grew"), 2.0)
     assert only(instructions.SubmitRun, out).commit_scope == SCOPE
@@ -161,7 +161,7 @@ def test_a_stopped_task_is_released_only_after_its_run() -> None:
     out = state.handle(events.RunEnded(run_id), 1.2)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
     assert only(instructions.WriteStatus, out).mode is PutMode.PUT_SAFE
-    assert not state.holdings()
+    assert not state.held_units()
 
 
 def test_a_failure_while_stopping_counts_as_its_stop() -> None:
@@ -193,7 +193,7 @@ def test_a_failed_task_is_kept_with_its_failure_until_stopped() -> None:
     report, status = only(instructions.SendReport, out), only(instructions.WriteStatus, out)
     assert (report.state, report.failure) == (RunState.FAILED, failure)
     assert (status.mode, status.failure) == (PutMode.PUT_SAFE, failure)
-    assert state.holdings()[0].failure == failure
+    assert state.held_units()[0].failure == failure
     out = state.handle(leader.stop_unit(1, TASK, assignment(), "restart"), 2.0)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
     assert none_of(instructions.WriteStatus, out), "the trace stays readable"
@@ -308,7 +308,7 @@ def test_a_newer_assignment_replaces_the_task_after_its_run() -> None:
     out = state.handle(events.RunEnded(run_id), 1.2)
     assert only(instructions.SubmitRun, out)
     assert none_of(instructions.WriteStatus, out), "it never was UNASSIGNED"
-    assert state.holdings()[0].assignment == assignment(2)
+    assert state.held_units()[0].assignment == assignment(2)
     assert state.tasks.start_count(TASK) == 2
 
 
@@ -317,7 +317,7 @@ def test_a_stop_of_an_older_assignment_does_not_stop_the_newer() -> None:
     running(state, generation=2)
     out = state.handle(leader.stop_unit(1, TASK, assignment(1), "late"), 1.0)
     assert out == [instructions.SendReport(TASK, assignment(1), RunState.UNASSIGNED)]
-    assert state.holdings()
+    assert state.held_units()
 
 
 def test_a_stop_of_a_task_not_held_is_acknowledged() -> None:
@@ -431,7 +431,7 @@ def test_any_history_keeps_one_run_per_task_and_ends_clean(data: st.DataObject) 
         more = state.handle(events.RunEnded(run_id), now)
         carry_out(more)
         seen += more
-    assert not state.holdings()
+    assert not state.held_units()
     assert [one.code for one in seen if isinstance(one, instructions.Exit)] == [0]
 
 
@@ -443,4 +443,4 @@ def test_a_command_of_an_older_epoch_changes_nothing(epoch: int) -> None:
     assert state.handle(start(UnitId("c", 9), epoch=epoch), 1.0) == []
     out = state.handle(leader.welcome(epoch, frozenset()), 1.0)
     assert only(instructions.DropSession, out)
-    assert state.holdings()
+    assert state.held_units()

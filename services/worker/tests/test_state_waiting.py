@@ -31,19 +31,19 @@ def test_a_runs_wait_reaches_status_and_leader_until_it_ends() -> None:
     state = machine()
     state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = running(state)
-    state.handle(events.RunPulse(run_id, 0, 0, AWAY), 6.0)
+    state.handle(events.RunLiveness(run_id, 0, 0, AWAY), 6.0)
     out = look(state, 6.5)
     assert told(out) == [(TASK, AWAY)]
     assert written(out) == [[AWAY.text()]]
     assert (told(look(state, 7.5)), written(look(state, 7.6))) == ([], [])
     later = Wait(AWAY.waits_for, AWAY.message, AWAY.since_ms, 4, AWAY.next_ms + 5_000)
-    state.handle(events.RunPulse(run_id, 0, 0, later), 8.0)
+    state.handle(events.RunLiveness(run_id, 0, 0, later), 8.0)
     out = look(state, 8.5)
     assert told(out) == [(TASK, later)], "the leader hears of each try"
     assert written(out) == [], "a status is a transaction, and waits"
     state.handle(events.RunProgress(run_id, MOVED), 9.0)
     assert told(look(state, 9.1)) == [], "a progress says nothing of waits"
-    state.handle(events.RunPulse(run_id, 0, 0, None), 9.5)
+    state.handle(events.RunLiveness(run_id, 0, 0, None), 9.5)
     out = look(state, 9.6)
     assert (told(out), written(out)) == ([(TASK, None)], [[]])
 
@@ -54,9 +54,9 @@ def test_a_runs_wait_before_its_process_exists_is_reported() -> None:
     state.handle(leader.welcome(1, frozenset()), 0.0)
     submitted = only(instructions.SubmitRun, state.handle(start(TASK), 0.0))
     look(state, 0.5)
-    state.handle(events.RunPulse(submitted.run_id, 0, 0, AWAY), 6.0)
+    state.handle(events.RunLiveness(submitted.run_id, 0, 0, AWAY), 6.0)
     assert told(look(state, 6.5)) == [(TASK, AWAY)]
-    state.handle(events.RunPulse(submitted.run_id, 0, 0), 7.0)
+    state.handle(events.RunLiveness(submitted.run_id, 0, 0), 7.0)
     [(_, wait)] = told(look(state, 7.5))
     assert wait is not None
     assert wait.waits_for == "the start of its run"
@@ -66,7 +66,7 @@ def test_a_new_leader_gets_all_waits() -> None:
     state = machine()
     state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = running(state)
-    state.handle(events.RunPulse(run_id, 0, 0, AWAY), 6.0)
+    state.handle(events.RunLiveness(run_id, 0, 0, AWAY), 6.0)
     look(state, 6.5)
     state.handle(events.SessionClosed(), 7.0)
     state.handle(leader.welcome(2, frozenset({TASK})), 8.0)

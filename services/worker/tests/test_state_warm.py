@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, RunEnd
 from herdmesh.session.model import Assignment, TargetState, UnitId
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state import TaskLimits, WorkerLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Phase, TaskSpec
 from services.worker.tests import leader
 from tests.support.sizes import soak_or
@@ -26,7 +26,7 @@ class Worker:
     """A worker's state, and its commands to runs."""
 
     def __init__(self, slots: int = 4, warm_runs_max: int = 4) -> None:
-        self.state = WorkerState("life", Limits(TaskLimits(slots=slots, warm_runs_max=warm_runs_max)))
+        self.state = WorkerState("life", WorkerLimits(TaskLimits(slots=slots, warm_runs_max=warm_runs_max)))
         self.now = 0.0
         self.runs: dict[str, UnitId] = {}
         self._started = 0
@@ -57,7 +57,7 @@ class Worker:
 
 
 def rested(out: Sequence[instructions.Instruction]) -> list[str]:
-    return [one.run_id for one in out if isinstance(one, instructions.RestRun)]
+    return [one.run_id for one in out if isinstance(one, instructions.EndWarmRun)]
 
 
 def shared(out: Sequence[instructions.Instruction]) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.engine.runtime.contract import RunEnd
 from herdmesh.session.model import Condition, RunState, TargetState
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state import TaskLimits, WorkerLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Phase
 from herdmesh.worker.state.watchdog import CONFIRM_S
 from services.worker.tests import leader
@@ -23,7 +23,7 @@ STALLED_S, END_S = 30.0, 100.0
 
 def running(conditions: tuple[Condition, ...] = (), end_s: float = END_S) -> tuple[WorkerState, str]:
     """A task that is RUNNING, with its last message at 0.0; its run."""
-    state = WorkerState("life", Limits(TaskLimits(stalled_ms=int(STALLED_S * 1000))))
+    state = WorkerState("life", WorkerLimits(TaskLimits(stalled_ms=int(STALLED_S * 1000))))
     state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = only(instructions.SubmitRun, state.handle(leader.changed(start(), conditions=conditions), 0.0)).run_id
     state.handle(events.RunHello(run_id, 42, int(end_s * 1000)), 0.0)
@@ -32,7 +32,7 @@ def running(conditions: tuple[Condition, ...] = (), end_s: float = END_S) -> tup
 
 
 def pulse(state: WorkerState, run_id: str, silent_s: float, now: float) -> Sequence[instructions.Instruction]:
-    return state.handle(events.RunPulse(run_id, int(silent_s * 1000), MOVED_MS), now)
+    return state.handle(events.RunLiveness(run_id, int(silent_s * 1000), MOVED_MS), now)
 
 
 def conditions(out: Sequence[instructions.Instruction]) -> list[str]:
@@ -157,11 +157,11 @@ def test_the_stalled_condition_ends_with_the_run(error: str | None) -> None:
 
 
 def test_a_run_whose_task_never_became_running_is_ended_without_a_condition() -> None:
-    state = WorkerState("life", Limits(TaskLimits(stalled_ms=int(STALLED_S * 1000))))
+    state = WorkerState("life", WorkerLimits(TaskLimits(stalled_ms=int(STALLED_S * 1000))))
     state.handle(leader.welcome(1, frozenset()), 0.0)
     run_id = only(instructions.SubmitRun, state.handle(start(), 0.0)).run_id
     assert state.next_deadline() is None, "a run that waits for its process is not watched"
-    assert state.handle(events.RunPulse(run_id, 50_000, MOVED_MS), 1.0) == []
+    assert state.handle(events.RunLiveness(run_id, 50_000, MOVED_MS), 1.0) == []
     state.handle(events.RunHello(run_id, 42, int(END_S * 1000)), 1.0)
     assert none_of(instructions.WriteStatus, pulse(state, run_id, 50, 51.0))
     assert only(instructions.CancelRun, pulse(state, run_id, 100, 101.0))

@@ -16,7 +16,7 @@ from herdmesh.rpc.telemetry import Buckets
 from herdmesh.session.model import Assignment, Failure, TargetState, UnitId
 from herdmesh.worker.metrics import collector, names
 from herdmesh.worker.metrics.collector import WorkerMetrics
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state import TaskLimits, WorkerLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import ConnectorSpec, TaskSpec
 from services.worker.tests import leader
 
@@ -36,7 +36,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1_000.0
-        self.state = WorkerState("life", Limits(TaskLimits(slots=8)))
+        self.state = WorkerState("life", WorkerLimits(TaskLimits(slots=8)))
         self.metrics = WorkerMetrics(_plugin, 8, "1.2.3")
         monkeypatch.setattr(collector.time, "monotonic", lambda: self.now_s)
         self.handle(leader.welcome(1, frozenset()))
@@ -107,10 +107,10 @@ def test_a_wait_has_a_series_with_its_reason_while_it_lasts(world: World, monkey
     world.handle(events.RunHello(run_id, 1, 300_000))
     world.moved(run_id, 5)
     monkeypatch.setattr(names.time, "time_ns", lambda: 11_500 * 1_000_000)
-    world.handle(events.RunPulse(run_id, 0, 0, Wait("PostgreSQL db:5432", "connection refused", 4_000, 2)))
+    world.handle(events.RunLiveness(run_id, 0, 0, Wait("PostgreSQL db:5432", "connection refused", 4_000, 2)))
     world.handle(events.HeartbeatDue(only_if_moved=False, now_ms=11_500))
     assert world.series()[name] == 7_500.0
-    world.handle(events.RunPulse(run_id, 0, 0))
+    world.handle(events.RunLiveness(run_id, 0, 0))
     world.handle(events.HeartbeatDue(only_if_moved=False, now_ms=12_500))
     assert not [one for one in world.series() if "waiting" in one]
 

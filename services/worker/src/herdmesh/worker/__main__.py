@@ -52,7 +52,7 @@ from herdmesh.worker.service.run_service import RunServicer
 from herdmesh.worker.service.worker_service import WorkerServicer
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.spark.session import SparkHost, spark_conf
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events
+from herdmesh.worker.state import TaskLimits, WorkerLimits, WorkerState, events
 from herdmesh.worker.threads import in_thread
 
 WORKER_SERVICE: Final = "herdmesh.api.worker.v1.WorkerService"
@@ -142,7 +142,7 @@ async def serve_on(
             plugins=plugins.all(),
             refused_plugins=plugins.refused(),
             has_plugin_folders=plugins.has_folders,
-            holdings=[session_wire.held_unit_to(one) for one in loop.holdings()],
+            holdings=[session_wire.holding_to(one) for one in loop.held_units()],
             epoch_max=loop.epoch_max(),
             draining=loop.draining(),
             leaving=loop.leaving(),
@@ -262,7 +262,7 @@ def _conf_of(settings: WorkerSettings) -> Callable[[str], Mapping[str, str]]:
     return lambda connector: {**conf, "spark.app.name": f"herdmesh-worker: {connector}"}
 
 
-def _limits(settings: WorkerSettings) -> Limits:
+def _limits(settings: WorkerSettings) -> WorkerLimits:
     tasks = TaskLimits(
         settings.slots,
         settings.share_ms,
@@ -270,7 +270,7 @@ def _limits(settings: WorkerSettings) -> Limits:
         settings.stop_timeout_ms,
         settings.stalled_ms,
     )
-    return Limits(tasks, leave_timeout_ms=settings.leave_timeout_ms)
+    return WorkerLimits(tasks, leave_timeout_ms=settings.leave_timeout_ms)
 
 
 async def _when(happened: asyncio.Event, loop: WorkerLoop, event: events.Event) -> None:

@@ -90,9 +90,9 @@ class WorkerLoop:
         """True once the worker has begun to stop for good."""
         return self._state.leaving
 
-    def holdings(self) -> list[Holding]:
+    def held_units(self) -> list[Holding]:
         """Held units, for hello."""
-        return self._state.holdings()
+        return self._state.held_units()
 
     def tasks(self) -> list[Task]:
         """The held tasks, sorted; read them at once, do not keep them."""
@@ -131,8 +131,8 @@ class WorkerLoop:
                 effects.runs.stop(run_id, reason)
             case instructions.ShareRun(run_id=run_id, run_ms=run_ms):
                 effects.runs.share(run_id, run_ms)
-            case instructions.RestRun(run_id=run_id):
-                effects.runs.rest(run_id)
+            case instructions.EndWarmRun(run_id=run_id):
+                effects.runs.end_warm(run_id)
             case instructions.RateRun(run_id=run_id, rate=rate):
                 effects.runs.rate(run_id, rate)
             case instructions.CancelRun(run_id=run_id, reason=reason):
@@ -186,8 +186,8 @@ class WorkerLoop:
                 session.send(session_pb2.SessionRequest(leaving=session_pb2.WorkerLeaving()))
             case instructions.DropSession(reason=reason):
                 session.drop(reason)
-            case instructions.Answer(command_id=command_id, question=question):
-                effects.commands.answer(command_id, question, session.send)
+            case instructions.ExecuteCommand(command_id=command_id, command=command):
+                effects.commands.execute(command_id, command, session.send)
             case instructions.SendReply(command_id=command_id):
                 session.send(session_pb2.SessionRequest(reply=session_pb2.CommandReply(command_id=command_id)))
             case _:

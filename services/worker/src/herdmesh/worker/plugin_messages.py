@@ -31,7 +31,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Secrets that the process redacts in all texts during the call."""
 
 
-class ToldFailure(msgspec.Struct, frozen=True, kw_only=True):
+class CallFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Error of a call. `kind` decides which error is raised again: `config`, `retriable`, `import` or `failed`."""
 
     kind: str
@@ -47,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     number: int
     value: Any = None
-    failure: ToldFailure | None = None
+    failure: CallFailure | None = None
 
 
 class TasksOutdated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -60,10 +60,10 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Error with which a started instance ends its connector as FAILED."""
 
     instance: str
-    failure: ToldFailure
+    failure: CallFailure
 
 
-class WaitTold(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class WaitChanged(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A changed wait of an instance that was started, or is being started."""
 
     instance: str
@@ -76,35 +76,39 @@ class WaitTold(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class OffsetsWanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Request of a started instance for committed offsets. The reply is one `OffsetsTold` with its number."""
+    """Request of a started instance for committed offsets. The reply is one `CommittedOffsets` with its number."""
 
     instance: str
     number: int
     partitions: tuple[dict[str, Any] | None, ...]
 
 
-class OffsetsTold(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class CommittedOffsets(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Reply of the worker: the committed offsets, or the reason why there are none."""
 
     number: int
     offsets: tuple[dict[str, Any] | None, ...] = ()
-    failure: ToldFailure | None = None
+    failure: CallFailure | None = None
 
 
-def told_failure(error: BaseException) -> ToldFailure:
+def failure_of(error: BaseException) -> CallFailure:
     """The message of an error, with the secrets of this process redacted."""
     message, trace, error_class = classify(error)
     if isinstance(error, ConfigError):
         text = shortened(redacted(error_text(error)), MESSAGE_CHARS_MAX)
-        return ToldFailure(
-            kind="config", message=escaped(text), field=told_text(error.field), fix=told_text(error.fix), trace=trace
+        return CallFailure(
+            kind="config",
+            message=escaped(text),
+            field=author_text(error.field),
+            fix=author_text(error.fix),
+            trace=trace,
         )
     kinds = {RetriableError: "retriable", ImportError: "import"}
     kind = next((kind for cls, kind in kinds.items() if isinstance(error, cls)), "failed")
-    return ToldFailure(kind=kind, message=message, error_class=error_class.value, trace=trace)
+    return CallFailure(kind=kind, message=message, error_class=error_class.value, trace=trace)
 
 
-def told_text(given: object) -> str:
+def author_text(given: object) -> str:
     """A text from an author's code, or a description of the value that is there instead; None = \"\"."""
     if not given:
         return ""
@@ -118,7 +122,7 @@ class TraceOfPlugin(Exception):
         return f"\n{self.args[0]}"
 
 
-def raised(failure: ToldFailure) -> Exception:
+def raised(failure: CallFailure) -> Exception:
     """The error to raise here."""
     error: Exception
     match failure.kind:
@@ -135,7 +139,7 @@ def raised(failure: ToldFailure) -> Exception:
     return error
 
 
-class ToldKey(msgspec.Struct, frozen=True, kw_only=True):
+class KeyDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A key of a connector's definition. Its rules stay in the plugin's process and are called by the key's name."""
 
     name: str
@@ -156,7 +160,7 @@ class ToldKey(msgspec.Struct, frozen=True, kw_only=True):
     recommends: bool = False
 
 
-class ToldConnector(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectorDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Description of a connector class, as far as a worker needs it."""
 
     class_name: str
@@ -165,10 +169,10 @@ class ToldConnector(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     java_task_class: str
     default_converters: dict[str, str]
-    keys: tuple[ToldKey, ...]
+    keys: tuple[KeyDescription, ...]
 
 
-class ToldAuthored(msgspec.Struct, frozen=True, kw_only=True):
+class AuthoredDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Description of a transformation, predicate or converter class, as far as a worker needs it."""
 
     class_name: str
@@ -176,4 +180,4 @@ class ToldAuthored(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """Its base class in `connect.authored`."""
     version: str
-    keys: tuple[ToldKey, ...]
+    keys: tuple[KeyDescription, ...]

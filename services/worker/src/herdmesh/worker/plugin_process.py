@@ -60,23 +60,23 @@ from herdmesh.engine.runtime import message_of
 from herdmesh.rpc.process import configure_logging
 from herdmesh.worker.plugin_messages import (
     Answer,
+    AuthoredDescription,
     Call,
-    OffsetsTold,
+    CallFailure,
+    CommittedOffsets,
+    ConnectorDescription,
+    KeyDescription,
     OffsetsWanted,
     Raised,
     TasksOutdated,
-    ToldAuthored,
-    ToldConnector,
-    ToldFailure,
-    ToldKey,
-    WaitTold,
+    WaitChanged,
+    author_text,
+    failure_of,
     raised,
-    told_failure,
-    told_text,
 )
 from herdmesh.worker.plugin_requests import FirstError, PacedRequests
 
-_ToWorker = Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold
+_ToWorker = Answer | TasksOutdated | Raised | OffsetsWanted | WaitChanged
 _LOOK_S = 1.0
 """Interval between checks of the waits of instances."""
 
@@ -84,7 +84,7 @@ _LOOK_S = 1.0
 class PluginConnectors:
     """The plugin's connector classes and its started instances."""
 
-    def __init__(self, say: Callable[[_ToWorker], None], broken: ToldFailure | None = None) -> None:
+    def __init__(self, say: Callable[[_ToWorker], None], broken: CallFailure | None = None) -> None:
         """`broken`: why nothing can be imported from the folder; it is the answer to every call."""
         self._say = say
         self._broken = broken
@@ -93,9 +93,9 @@ class PluginConnectors:
         self._waits: dict[str, Waits] = {}
         self._told_waits: dict[str, Wait] = {}
         self._numbers = itertools.count(1)
-        self._asking: dict[int, queue.SimpleQueue[OffsetsTold]] = {}
+        self._asking: dict[int, queue.SimpleQueue[CommittedOffsets]] = {}
 
-    def answer(self, call: Call) -> None:
+    def execute(self, call: Call) -> None:
         """Execute the call and send its result."""
         value: Any = None
         failure = self._broken
@@ -107,7 +107,7 @@ class PluginConnectors:
                 keep_secret(call.secrets)
                 value = self._value(call)
         except BaseException as error:  # noqa: BLE001 - an author's code may raise anything, such as SystemExit
-            failure = _told(error)
+            failure = _failure_of(error)
         self._say(Answer(number=call.number, value=value, failure=failure))
 
     def _value(self, call: Call) -> Any:
@@ -127,9 +127,9 @@ class PluginConnectors:
                 return self._stop(call.instance)
             case _ if call.instance:
                 with entered(self._waits[call.instance]):
-                    return asked(self._started[call.instance], call.what, arguments)
+                    return call_method(self._started[call.instance], call.what, arguments)
             case _:
-                return asked(cls(), call.what, arguments)
+                return call_method(cls(), call.what, arguments)
 
     def look_at_waits(self) -> None:
         """Send the beginning, change and end of waits of instances."""
@@ -139,10 +139,10 @@ class PluginConnectors:
                 continue
             if wait is None:
                 del self._told_waits[instance]
-                self._say(WaitTold(instance=instance))
+                self._say(WaitChanged(instance=instance))
             else:
                 self._told_waits[instance] = wait
-                self._say(WaitTold(instance=instance, **asdict(wait)))
+                self._say(WaitChanged(instance=instance, **asdict(wait)))
 
     def _stop(self, instance: str) -> None:
         self._waits.pop(instance, None)
@@ -162,7 +162,7 @@ class PluginConnectors:
     def _begin(self, made: Connector, instance: str, config: dict[str, str | None], waits: Waits) -> None:
         # no timeout: the author's `start` returns or not, and its threads may call the context at any time
         outdated = PacedRequests(lambda: self._say(TasksOutdated(instance=instance)))
-        failed = FirstError(lambda error: self._say(Raised(instance=instance, failure=told_failure(error))))
+        failed = FirstError(lambda error: self._say(Raised(instance=instance, failure=failure_of(error))))
         made.context = ConnectorContext(
             outdated.request, failed.raised, lambda partitions: self._committed(instance, partitions), waits
         )
@@ -171,7 +171,7 @@ class PluginConnectors:
 
     def _committed(self, instance: str, partitions: Sequence[OffsetMap | None]) -> list[OffsetMap | None]:
         """The committed offsets. Blocks until the worker replies."""
-        told: queue.SimpleQueue[OffsetsTold] = queue.SimpleQueue()
+        told: queue.SimpleQueue[CommittedOffsets] = queue.SimpleQueue()
         number = next(self._numbers)
         self._asking[number] = told
         named = tuple(None if one is None else dict(one) for one in partitions)
@@ -181,32 +181,32 @@ class PluginConnectors:
             raise raised(answer.failure)
         return list(answer.offsets)
 
-    def told(self, answer: OffsetsTold) -> None:
+    def on_offsets(self, answer: CommittedOffsets) -> None:
         """Pass the worker's reply to the waiting caller."""
         asking = self._asking.pop(answer.number, None)
         if asking is not None:
             asking.put(answer)
 
 
-def _told(error: BaseException) -> ToldFailure:
-    """The result of `told_failure`; if that fails (no stack or memory left), the class of the error alone."""
+def _failure_of(error: BaseException) -> CallFailure:
+    """The result of `failure_of`; if that fails (no stack or memory left), the class of the error alone."""
     try:
-        return told_failure(error)
+        return failure_of(error)
     except BaseException as other:  # noqa: BLE001 - the caller must get an answer
         message = f"{type(error).__name__} (nothing more can be told of it: {type(other).__name__})"
-        return ToldFailure(kind="failed", message=message, error_class="UNKNOWN")
+        return CallFailure(kind="failed", message=message, error_class="UNKNOWN")
 
 
-def asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
+def call_method(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
     """Call a method of an instance by name, with arguments as received."""
     if what == "task_configs":
         return checked_task_configs(connector.task_configs(*arguments))
     if what == "validate":
         wrong = checked_list(what, connector.validate(*arguments), ConfigError)
-        return [(one.field, told_text(error_text(one)), told_text(one.fix)) for one in wrong]
+        return [(one.field, author_text(error_text(one)), author_text(one.fix)) for one in wrong]
     if what == "warnings":
         warned = checked_list(what, connector.warnings(*arguments), FieldViolation)
-        return [(one.field, told_text(one.message), told_text(one.fix)) for one in warned]
+        return [(one.field, author_text(one.message), author_text(one.fix)) for one in warned]
     if what == "task_class":
         return checked_task_class(connector.task_class())
     if what in ("exactly_once_support", "can_define_transaction_boundaries"):
@@ -260,7 +260,7 @@ def _asked_of_authored(cls: type[AuthoredPlugin], call: Call) -> Any:
         (version,) = call.arguments
         checked_class(cls)
         kinds = (RecordTransformation, RecordPredicate, RecordConverter)
-        return ToldAuthored(
+        return AuthoredDescription(
             class_name=cls.class_name,
             aliases=tuple(cls.aliases),
             kind=next(kind.__name__ for kind in kinds if issubclass(cls, kind)),
@@ -274,10 +274,10 @@ def _asked_of_authored(cls: type[AuthoredPlugin], call: Call) -> Any:
     return None
 
 
-def _described(cls: type[Connector], version: str) -> ToldConnector:
+def _described(cls: type[Connector], version: str) -> ConnectorDescription:
     """Description of the class; `version` of the distribution, for a class without one."""
     checked_class(cls)
-    return ToldConnector(
+    return ConnectorDescription(
         class_name=cls.class_name,
         aliases=tuple(cls.aliases),
         kind=cls.kind.value,
@@ -292,9 +292,9 @@ def _texts(found: Mapping[str, str]) -> dict[str, str]:
     return {str(name): str(value) for name, value in found.items()}
 
 
-def _keys(cls: type[Connector] | type[AuthoredPlugin]) -> tuple[ToldKey, ...]:
+def _keys(cls: type[Connector] | type[AuthoredPlugin]) -> tuple[KeyDescription, ...]:
     """The keys of the definition. Raises ConfigError naming a key that cannot be transferred."""
-    found: list[ToldKey] = []
+    found: list[KeyDescription] = []
     for name, key in checked_definition(cls).keys.items():
         try:
             found.append(_key(key))
@@ -306,9 +306,9 @@ def _keys(cls: type[Connector] | type[AuthoredPlugin]) -> tuple[ToldKey, ...]:
     return tuple(found)
 
 
-def _key(key: ConfigKey) -> ToldKey:
+def _key(key: ConfigKey) -> KeyDescription:
     rule = key.validator
-    return ToldKey(
+    return KeyDescription(
         name=key.name,
         type=key.type.value,
         importance=key.importance.value,
@@ -334,7 +334,7 @@ def _packed(message: _ToWorker) -> bytes:
         return msgspec.json.encode(escaped_within(msgspec.to_builtins(message)))
 
 
-def serve(line: Connection, broken: ToldFailure | None = None) -> None:
+def serve(line: Connection, broken: CallFailure | None = None) -> None:
     """Answer calls until the connection ends; `broken` as in `PluginConnectors`."""
     writing = threading.Lock()
 
@@ -344,7 +344,7 @@ def serve(line: Connection, broken: ToldFailure | None = None) -> None:
         except (TypeError, ValueError) as error:  # a result that cannot be encoded is the author's mistake
             if not isinstance(message, Answer):
                 raise
-            failure = ToldFailure(kind="failed", message=f"{error}", error_class="FATAL")
+            failure = CallFailure(kind="failed", message=f"{error}", error_class="FATAL")
             packed = msgspec.json.encode(Answer(number=message.number, failure=failure))
         try:
             with writing:
@@ -356,13 +356,13 @@ def serve(line: Connection, broken: ToldFailure | None = None) -> None:
     threading.Thread(target=_look, args=(connectors,), name="waits", daemon=True).start()
     while True:
         try:
-            call = msgspec.json.decode(line.recv_bytes(), type=Call | OffsetsTold)
+            call = msgspec.json.decode(line.recv_bytes(), type=Call | CommittedOffsets)
         except (EOFError, OSError):
             return
-        if isinstance(call, OffsetsTold):
-            connectors.told(call)
+        if isinstance(call, CommittedOffsets):
+            connectors.on_offsets(call)
             continue
-        threading.Thread(target=connectors.answer, args=(call,), name=call.what, daemon=True).start()
+        threading.Thread(target=connectors.execute, args=(call,), name=call.what, daemon=True).start()
 
 
 def _look(connectors: PluginConnectors) -> None:
@@ -391,14 +391,14 @@ def _keep(line: Connection) -> None:
     os.register_at_fork(after_in_child=leave)
 
 
-def _entered(imports: PluginImports) -> ToldFailure | None:
+def _entered(imports: PluginImports) -> CallFailure | None:
     """Make this process the plugin's; the error if that failed, None = it succeeded."""
     try:
         plugin_imports.enter(imports)
     except BaseException as error:  # noqa: BLE001 - the lines of .pth files are an author's code
         said = message_of(error)
-        why = f"an import of the .pth files in {imports.site_packages} ended it: {said}; correct or remove that file"
-        return ToldFailure(kind="import", message=why)
+        why = f"what the .pth files in {imports.site_packages} import ended it: {said}; mend or remove that file"
+        return CallFailure(kind="import", message=why)
     return None
 
 

@@ -150,7 +150,7 @@ def run_event_from(run_id: str, request: run_service_pb2.RunRequest) -> events.E
         case "pulse":
             moved_ms = request.pulse.moved_time.ToMilliseconds()
             wait = session_wire.wait_from(request.pulse.wait) if request.pulse.HasField("wait") else None
-            return events.RunPulse(run_id, request.pulse.silent_ms, moved_ms, wait)
+            return events.RunLiveness(run_id, request.pulse.silent_ms, moved_ms, wait)
         case "failed":
             return events.RunFailed(run_id, session_wire.failure_from(request.failed.failure))
         case "finished":

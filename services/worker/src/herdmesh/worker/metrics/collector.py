@@ -42,7 +42,7 @@ from herdmesh.worker.state.task import Task
 #: Events without metrics of their own.
 _NotMeasured = (
     events.RunHello
-    | events.RunPulse
+    | events.RunLiveness
     | events.RunFailed
     | events.TaskHasWork
     | events.ConnectorStarted

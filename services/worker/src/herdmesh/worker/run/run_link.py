@@ -146,7 +146,7 @@ class WorkerLink:
         with self._changed:
             self._watch = RunWatch(order.stalled_ms, order.spec.poll_interval_max_ms, time.monotonic())
             if any(isinstance(command, Stop) for command in self._commands):
-                self._watch.told_to_stop()
+                self._watch.on_stop_command()
             self._changed.notify_all()
 
     def __exit__(self, *_: object) -> None:
@@ -273,7 +273,7 @@ class WorkerLink:
                 with self._changed:
                     self._commands.append(Stop(response.stop.reason))
                     if self._watch is not None:
-                        self._watch.told_to_stop()
+                        self._watch.on_stop_command()
             case "rate":
                 self._commands.append(Rate(response.rate.records_per_second, response.rate.bytes_per_second))
             case "share":

@@ -54,7 +54,7 @@ class RunWatch:
         self._lock = threading.Lock()
         self._silent_s = 0.0
         self._shown = False
-        self._told_to_stop = False
+        self._stopping = False
         self._moves = progress_ticks.moves()
         self._looked_s = now_s
         self._later(min(self._stalled_s, self._end_s) - self.interval_s / 2)
@@ -79,21 +79,21 @@ class RunWatch:
         self._looked_s = now_s
         return int(self._silent_s * 1000)
 
-    def told_to_stop(self) -> None:
+    def on_stop_command(self) -> None:
         """Start the timer for a stop command: the stacks of a run that does not react are logged before the worker
         kills it.
         """
         with self._lock:
-            self._told_to_stop = True
+            self._stopping = True
             self._stacks.dump_traceback_later(STUCK_S)
 
     def over(self) -> None:
         """Cancel the timer: the loop has ended."""
         with self._lock:
-            self._told_to_stop = True
+            self._stopping = True
             self._stacks.cancel_dump_traceback_later()
 
     def _later(self, timeout_s: float) -> None:
         with self._lock:
-            if not self._told_to_stop:
+            if not self._stopping:
                 self._stacks.dump_traceback_later(timeout_s)

@@ -102,4 +102,4 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
             except OSError as failed:
                 error = str(failed) or type(failed).__name__
         stored = run_service_pb2.OffsetsStored(number=wanted.number, error=error)
-        line.say(run_service_pb2.RunResponse(offsets_stored=stored))
+        line.send_command(run_service_pb2.RunResponse(offsets_stored=stored))

@@ -65,7 +65,7 @@ class Connector:
     """
     requests: Reconfigurations = field(default_factory=Reconfigurations)
     """Rate limit of its requests for new task configs."""
-    told_wait: Wait | None = None
+    reported_wait: Wait | None = None
     """The wait that the instance reported."""
     wait: Wait | None = None
     """The wait as last written to its status and sent to its leader."""
@@ -130,7 +130,7 @@ class Connectors:
         connector = Connector(event.unit, event.assignment, ConnectorSpec.of(event), event.target, event.conditions)
         self._connectors[name] = connector
         if event.target is not TargetState.STARTED:
-            return self._say(connector, _RESTING[event.target])
+            return self._change_state(connector, _RESTING[event.target])
         return self._drive(connector, now)
 
     def stop(self, name: str, now: float) -> list[Instruction]:
@@ -155,7 +155,7 @@ class Connectors:
         resting = _RESTING.get(target)
         at_rest = connector.call is Call.NONE and not connector.started and connector.failure is None
         if resting is not None and at_rest and connector.state is not resting:
-            out += self._say(connector, resting)
+            out += self._change_state(connector, resting)
         return out
 
     def generate(self, event: GenerateTaskConfigs, now: float) -> list[Instruction]:
@@ -216,7 +216,7 @@ class Connectors:
         connector.started = True
         connector.started_by = op_id
         wanted = connector.target is TargetState.STARTED and not connector.giving_up
-        out = self._say(connector, RunState.RUNNING) if wanted else []
+        out = self._change_state(connector, RunState.RUNNING) if wanted else []
         if connector.stale:
             connector.stale = False
             return [*out, *self._offer(connector, now)]
@@ -231,7 +231,7 @@ class Connectors:
         if connector.target is TargetState.STOPPED:
             connector.failure = None
         resting = None if connector.failure is not None else _RESTING.get(connector.target)
-        out = self._say(connector, resting) if resting is not None and not connector.giving_up else []
+        out = self._change_state(connector, resting) if resting is not None and not connector.giving_up else []
         return [*out, *self._drive(connector, now)]
 
     def task_configs_made(
@@ -250,10 +250,10 @@ class Connectors:
         """Record the wait of the instance of that start; None = no long wait."""
         connector = self._connectors.get(name)
         if connector is not None and started_by in (connector.started_by, connector.op_id):
-            connector.told_wait = wait
+            connector.reported_wait = wait
         return []
 
-    def say_condition(self, connector: Connector) -> list[Instruction]:
+    def status_if_running(self, connector: Connector) -> list[Instruction]:
         """Write its status again, if it is RUNNING."""
         return [self._status(connector)] if connector.state is RunState.RUNNING and not connector.giving_up else []
 
@@ -320,10 +320,10 @@ class Connectors:
             return []
         if connector.target is TargetState.STOPPED:
             # Stopped while it started: stopping ends the FAILED state, also when the failure comes after the stop.
-            out = self._say(connector, RunState.STOPPED)
+            out = self._change_state(connector, RunState.STOPPED)
         else:
             connector.failure = failure
-            out = self._say(connector, RunState.FAILED)
+            out = self._change_state(connector, RunState.FAILED)
         if connector.configs_wanted is not None:
             connector.configs_wanted = None
             name = connector.unit.connector
@@ -347,7 +347,7 @@ class Connectors:
 
     # --- statuses and reports
 
-    def _say(self, connector: Connector, state: RunState) -> list[Instruction]:
+    def _change_state(self, connector: Connector, state: RunState) -> list[Instruction]:
         connector.state = state
         return [self._status(connector), self._report(connector)]
 

@@ -33,7 +33,7 @@ QUEUE_KEY = "errors.deadletterqueue.topic.name"
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """One record of a dead letter queue; `time_ms` None = it has no timestamp."""
 
     partition: int
@@ -94,7 +94,7 @@ class Wanted:
     def __post_init__(self) -> None:
         object.__setattr__(self, "stage_folded", self.stage.strip().upper())
 
-    def takes(self, letter: Letter) -> bool:
+    def takes(self, letter: DeadLetter) -> bool:
         """True when the dead letter matches."""
         return (
             letter.belongs_to(self.connector)
@@ -104,7 +104,7 @@ class Wanted:
             and (self.since_ms is None or (letter.time_ms is not None and letter.time_ms >= self.since_ms))
         )
 
-    def _names(self, letter: Letter) -> bool:
+    def _names(self, letter: DeadLetter) -> bool:
         text = self.error.casefold()
         return any(text in (letter.error(name) or "").casefold() for name in (EXCEPTION, MESSAGE))
 
@@ -122,11 +122,11 @@ def split(headers: Sequence[Header]) -> tuple[tuple[Header, ...], tuple[Header, 
     return own, tuple(headers[at] for at in sorted(taken))
 
 
-def replayed_text(letter: Letter, queue: str) -> bytes:
+def replayed_text(letter: DeadLetter, queue: str) -> bytes:
     """The value of the header `REPLAYED` for a dead letter."""
     return f"{queue}-{letter.partition}@{letter.offset}".encode()
 
 
-def put_back_headers(letter: Letter, queue: str) -> list[Header]:
+def put_back_headers(letter: DeadLetter, queue: str) -> list[Header]:
     """The headers of the replayed record."""
     return [*letter.headers, (REPLAYED, replayed_text(letter, queue))]

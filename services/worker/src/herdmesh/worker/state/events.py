@@ -44,7 +44,7 @@ class RunHello:
 
 
 @dataclass(frozen=True, slots=True)
-class RunPulse:
+class RunLiveness:
     """Time since the run's loop last moved, 0 = it moves; `moved_ms` is the epoch time of its last move."""
 
     run_id: str
@@ -248,7 +248,7 @@ AboutWorker = SessionClosed | StatusStale | HeartbeatDue | DrainRequested | Leav
 Observation = (
     AboutWorker
     | RunHello
-    | RunPulse
+    | RunLiveness
     | RunProgress
     | RunFailed
     | RunFinished

@@ -51,7 +51,7 @@ class ShareRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RestRun:
+class EndWarmRun:
     """Command a warm run to end: a task waits for its slot, or there are more warm runs than the limit."""
 
     run_id: str
@@ -207,11 +207,11 @@ class WriteStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExecuteCommand:
     """Execute a command of the session and send its reply."""
 
     command_id: str
-    question: WorkerCommand
+    command: Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +234,14 @@ class Exit:
 
 
 #: Messages to the leading herder or to the status store.
-Message = SendReport | SendTaskConfigs | SendHeartbeat | SendLeaving | DropSession | WriteStatus | Answer | SendReply
+Message = (
+    SendReport | SendTaskConfigs | SendHeartbeat | SendLeaving | DropSession | WriteStatus | ExecuteCommand | SendReply
+)
 Instruction = (
     SubmitRun
     | StopRun
     | ShareRun
-    | RestRun
+    | EndWarmRun
     | RateRun
     | CancelRun
     | WatchTask

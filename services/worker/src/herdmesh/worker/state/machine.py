@@ -37,7 +37,7 @@ from herdmesh.worker.state.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WorkerLimits:
     """Limits of the state machine. Times in ms."""
 
     tasks: TaskLimits = field(default_factory=TaskLimits)
@@ -48,7 +48,7 @@ class Limits:
     """The same timeout when Spark is dead and there is nothing to finish."""
     stall_ms: int = 3_000
     """A heartbeat that is this late means that this process was frozen, and may count as lost by now."""
-    stall_hold_ms: int = 2_000
+    stall_pause_ms: int = 2_000
     """After a freeze, the time to wait for messages of a leader that reassigned our tasks, before a run takes over an
     id.
     """
@@ -57,9 +57,9 @@ class Limits:
 class WorkerState:
     """State machine of one worker."""
 
-    def __init__(self, run_prefix: str, limits: Limits | None = None) -> None:
+    def __init__(self, run_prefix: str, limits: WorkerLimits | None = None) -> None:
         """`run_prefix` is new for each life of the process."""
-        self._limits = limits or Limits()
+        self._limits = limits or WorkerLimits()
         self.tasks = Tasks(run_prefix, self._limits.tasks)
         self.connectors = Connectors(self._limits.connector_stop_timeout_ms)
         self.reloads = Reloads()
@@ -81,7 +81,7 @@ class WorkerState:
         """True once the worker has begun to stop for good: it accepts no more work."""
         return self._exit_code is not None
 
-    def holdings(self) -> list[Holding]:
+    def held_units(self) -> list[Holding]:
         """The held units for hello, including those being released: their end will be reported."""
         held = [*self.connectors, *self.tasks]
         return [HeldUnit(one.unit, one.assignment, one.state, one.failure, one.giving_up) for one in held]
@@ -111,7 +111,7 @@ class WorkerState:
         if opened or isinstance(event, events.SessionClosed):
             self._beat_at = None
         elif self._beat_at is not None and now - self._beat_at >= self._limits.stall_ms / 1000:
-            self.tasks.hold_runs(now + self._limits.stall_hold_ms / 1000)
+            self.tasks.pause_runs(now + self._limits.stall_pause_ms / 1000)
             self._beat_at = now
         if isinstance(event, events.HeartbeatDue):
             self._beat_at = now if self.session_open else None
@@ -141,8 +141,8 @@ class WorkerState:
             case SendCommand(command_id=command_id, command=SetDraining(draining=draining)):
                 self.draining = draining
                 return [instructions.SendReply(command_id)] if command_id else []
-            case SendCommand(command_id=command_id, command=question):
-                return [instructions.Answer(command_id, question)]
+            case Ask(command_id=command_id, question=question):
+                return [instructions.ExecuteCommand(command_id, question)]
             case Heartbeat():
                 return []
             case Released():
@@ -156,8 +156,8 @@ class WorkerState:
         match event:
             case events.RunHello(run_id=run_id, pid=pid, silence_end_ms=end_ms):
                 return self.tasks.run_hello(run_id, pid, end_ms, now)
-            case events.RunPulse(run_id=run_id, silent_ms=silent_ms, moved_ms=moved_ms, wait=wait):
-                return self.tasks.run_pulse(run_id, silent_ms, moved_ms, now, wait)
+            case events.RunLiveness(run_id=run_id, silent_ms=silent_ms, moved_ms=moved_ms, wait=wait):
+                return self.tasks.run_liveness(run_id, silent_ms, moved_ms, now, wait)
             case events.RunProgress(run_id=run_id, progress=progress):
                 return self.tasks.run_progress(run_id, progress, now)
             case events.RunFailed(run_id=run_id, failure=failure):
@@ -248,11 +248,11 @@ class WorkerState:
         self.tasks.tell_all()
         self.waiting.tell_all()
         out: list[Instruction] = []
-        for holding in self.holdings():
+        for holding in self.held_units():
             if holding.unit not in message.adopted:
                 out += self._give_up(holding.unit, "the herder did not adopt it", now)
         out += self.connectors.session_opened(now)
-        out += self.tasks.release_runs(now)
+        out += self.tasks.resume_runs(now)
         if self._exit_code is not None:
             out.append(instructions.SendLeaving())
         return out
@@ -302,7 +302,7 @@ class WorkerState:
                 wait_ms = max(self._limits.tasks.stop_timeout_ms, self._limits.connector_stop_timeout_ms) + 1_000
                 self._exit_by = now + wait_ms / 1000
         out: list[Instruction] = []
-        for holding in self.holdings():
+        for holding in self.held_units():
             out += self._give_up(holding.unit, reason, now)
         return out
 

@@ -31,7 +31,7 @@ class Run:
     """Deadline of its command to share the slot; None = no such command."""
     warm_since: float | None = None
     """Time at which it reported to be warm; None while it has work."""
-    resting: bool = False
+    end_requested: bool = False
     """True when it is warm and has the command to end."""
     stop_by: float | None = None
     """Deadline of its stop command, after which it is cancelled."""
@@ -41,12 +41,12 @@ class Run:
     silence: Silence | None = None
     """None until its process has connected."""
 
-    def hear(self, progress: Progress, now: float) -> None:
+    def on_progress(self, progress: Progress, now: float) -> None:
         """Record a progress report, and whether the run is warm."""
         moved = self.progress is None or self.progress.records_in != progress.records_in
         self.progress = progress
         if not progress.warm:
-            self.warm_since, self.resting = None, False
+            self.warm_since, self.end_requested = None, False
         elif self.warm_since is None or moved:
             self.warm_since = now
 
@@ -56,7 +56,7 @@ class Run:
         return self.silence is not None and self.stop_by is None and not self.cancelled
 
     @property
-    def may_be_asked(self) -> bool:
+    def may_share(self) -> bool:
         """True while it moves records and has no command to share, stop or end."""
         return self.took_over and self.share_by is None and self.stop_by is None and self.outcome is None
 
@@ -71,6 +71,6 @@ class Run:
         return late and self.stop_by is None and self.outcome is None
 
     @property
-    def may_rest(self) -> bool:
+    def may_end(self) -> bool:
         """True while it is warm and has no command to end."""
-        return self.warm_since is not None and not self.resting and self.stop_by is None and self.outcome is None
+        return self.warm_since is not None and not self.end_requested and self.stop_by is None and self.outcome is None

@@ -17,7 +17,7 @@ from herdmesh.worker.state import instructions
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import Phase
 from herdmesh.worker.state.run import Run
-from herdmesh.worker.state.slots import Queue, left_waiting, to_ask, to_rest
+from herdmesh.worker.state.slots import Queue, left_waiting, runs_to_share, warm_runs_to_end
 from herdmesh.worker.state.task import Task, TaskLimits
 
 
@@ -35,7 +35,7 @@ class Running:
         self._queue = Queue()
         self._runs_made = 0
         self._rates: dict[str, Rate] = {}
-        self.held_until: float | None = None
+        self.paused_until: float | None = None
         """No run begins before this time; None = runs may begin."""
 
     def __iter__(self) -> Iterator[tuple[Task, Run]]:
@@ -78,13 +78,13 @@ class Running:
             found[0].moved = True
         return found
 
-    def hold(self, until: float) -> None:
-        """Begin no run before `until` or `release`."""
-        self.held_until = max(until, self.held_until or until)
+    def pause_until(self, until: float) -> None:
+        """Begin no run before `until` or `resume`."""
+        self.paused_until = max(until, self.paused_until or until)
 
-    def release(self, now: float) -> list[Instruction]:
+    def resume(self, now: float) -> list[Instruction]:
         """Let runs begin again."""
-        self.held_until = None
+        self.paused_until = None
         return self.fill(now)
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Running:
     def fill(self, now: float) -> list[Instruction]:
         """Begin runs while there are slots and waiting tasks; make room when there are too few slots."""
         out: list[Instruction] = []
-        while self._queue and len(self._by_run) < self._slots and self.held_until is None:
+        while self._queue and len(self._by_run) < self._slots and self.paused_until is None:
             running = Counter(task.unit.connector for task in self._by_run.values())
             out.append(self._submit(self._waiting.pop(self._queue.pop(running)), now))
         return [*out, *self.make_room(now)]
@@ -104,20 +104,20 @@ class Running:
         could run in their place.
         """
         out: list[Instruction] = []
-        for run in to_rest([run for _, run in self], len(self._queue), self._warm_max):
-            run.resting = True
-            out.append(instructions.RestRun(run.run_id))
+        for run in warm_runs_to_end([run for _, run in self], len(self._queue), self._warm_max):
+            run.end_requested = True
+            out.append(instructions.EndWarmRun(run.run_id))
         if not self._queue:
             return out
         runs: dict[str, list[Run]] = {}
         ending = 0
         for task, run in self:
-            if run.resting:
+            if run.end_requested:
                 ending += 1
             else:
                 runs.setdefault(task.unit.connector, []).append(run)
         waiting = left_waiting(self._queue.counts(), runs, ending)
-        for run, run_ms in to_ask(runs, waiting, self._share_ms, now):
+        for run, run_ms in runs_to_share(runs, waiting, self._share_ms, now):
             run.share_by = run.since + run_ms / 1000
             out.append(instructions.ShareRun(run.run_id, run_ms))
         return out

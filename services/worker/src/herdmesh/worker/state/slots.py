@@ -68,12 +68,12 @@ class Queue:
         return {name: len(tasks) for name, tasks in self._waiting.items()}
 
 
-def to_rest(runs: Collection[Run], waiting: int, warm_max: int) -> list[Run]:
+def warm_runs_to_end(runs: Collection[Run], waiting: int, warm_max: int) -> list[Run]:
     """The warm runs to end: one for each waiting task, and those above `warm_max`; the one that has been warm longest
     is first. Runs that already have the command are counted.
     """
-    ready = sorted((run for run in runs if run.may_rest), key=lambda run: run.warm_since or 0.0)
-    told = sum(run.resting for run in runs)
+    ready = sorted((run for run in runs if run.may_end), key=lambda run: run.warm_since or 0.0)
+    told = sum(run.end_requested for run in runs)
     return ready[: max(0, waiting - told, len(ready) - warm_max)]
 
 
@@ -88,7 +88,7 @@ def left_waiting(waiting: Mapping[str, int], runs: Mapping[str, Sequence[Run]], 
     return +left
 
 
-def to_ask(
+def runs_to_share(
     runs: Mapping[str, Sequence[Run]], waiting: Mapping[str, int], share_ms: int, now: float
 ) -> list[tuple[Run, int]]:
     """The runs to command to share, each with its limit of duration in ms, counted from its beginning.
@@ -104,7 +104,7 @@ def to_ask(
     for name, own in movable.items():
         leaving = sum(1 for run in own if run.is_leaving(now))
         wanted = min(len(own), waiting.get(name, 0) + owed[name]) - leaving
-        ready = sorted((run for run in own if run.may_be_asked), key=lambda run: run.since)
+        ready = sorted((run for run in own if run.may_share), key=lambda run: run.since)
         asked += [(run, int((now - run.since) * 1000) + share_ms) for run in ready[: max(0, wanted)]]
     return asked
 

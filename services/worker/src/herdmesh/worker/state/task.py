@@ -3,7 +3,8 @@
 Owns the record, the limits of tasks, and the creation of statuses and reports from the record alone. Owns no transition
 between phases: `tasks` does.
 
-Invariant: a status or report always has the record's content at that moment; only `say` changes the reported state.
+Invariant: a status or report always has the record's content at that moment; only `change_state` changes the reported
+state.
 """
 
 from __future__ import annotations
@@ -86,13 +87,13 @@ class Task:
     """Start command to execute once this task is released."""
 
 
-def say(task: Task, state: RunState) -> list[Instruction]:
+def change_state(task: Task, state: RunState) -> list[Instruction]:
     """Change the task's state; return the status and the report with it."""
     task.state = state
     return [status(task), report(task)]
 
 
-def say_condition(task: Task) -> list[Instruction]:
+def status_if_running(task: Task) -> list[Instruction]:
     """The status again, only for a RUNNING task: in any other state a stalled run does not matter."""
     return [status(task)] if task.state is RunState.RUNNING and not task.giving_up else []
 

@@ -24,7 +24,7 @@ from herdmesh.worker.state.model import Phase, TaskSpec
 from herdmesh.worker.state.progress import added, caught_up, with_ends
 from herdmesh.worker.state.run import Run
 from herdmesh.worker.state.run_scheduler import Running
-from herdmesh.worker.state.task import Task, TaskLimits, report, say, say_condition, status
+from herdmesh.worker.state.task import Task, TaskLimits, change_state, report, status, status_if_running
 from herdmesh.worker.state.watchdog import Silence, Verdict
 
 _START_COUNTS_MAX = 10_000
@@ -83,8 +83,8 @@ class Tasks:
                 times.append(run.stop_by)
             if run.silence is not None and run.is_watched:
                 times.append(run.silence.deadline(stalled_s))
-        if self._running.held_until is not None:
-            times.append(self._running.held_until)
+        if self._running.paused_until is not None:
+            times.append(self._running.paused_until)
         return min(times, default=None)
 
     def partitions_with_work(self) -> set[tuple[str, int]]:
@@ -190,8 +190,8 @@ class Tasks:
             task.phase = Phase.RUNNING
         rated = [] if run.took_over else self._running.tell_rate(task, run)
         run.took_over = True
-        run.hear(progress, now)
-        moved = self.run_pulse(run_id, 0, 0, now, is_pulse=False)
+        run.on_progress(progress, now)
+        moved = self.run_liveness(run_id, 0, 0, now, has_wait=False)
         return [*self._progressed(task, run, progress), *moved, *rated, *self._running.make_room(now)]
 
     def ends_learned(self, ends: Mapping[tuple[str, int], int]) -> list[Instruction]:
@@ -206,21 +206,21 @@ class Tasks:
             task.progress = progress
         return []
 
-    def run_pulse(
-        self, run_id: str, silent_ms: int, moved_ms: int, now: float, wait: Wait | None = None, *, is_pulse: bool = True
+    def run_liveness(
+        self, run_id: str, silent_ms: int, moved_ms: int, now: float, wait: Wait | None = None, *, has_wait: bool = True
     ) -> list[Instruction]:
-        """Handle a report about the run's loop: time since its last move, 0 = it moves, and its wait. `is_pulse`: False
+        """Handle a report about the run's loop: time since its last move, 0 = it moves, and its wait. `has_wait`: False
         for a progress report, which has no wait.
         """
         found = self._running.get(run_id)
         if found is None:
             return []
         task, run = found
-        run.wait = wait if is_pulse else run.wait
+        run.wait = wait if has_wait else run.wait
         silence = run.silence
         if silence is None:
             return []
-        verdict = silence.told(silent_ms, moved_ms, self._limits.stalled_ms / 1000, now)
+        verdict = silence.on_report(silent_ms, moved_ms, self._limits.stalled_ms / 1000, now)
         return self._judged(task, run, silence, verdict) if run.is_watched else []
 
     def run_said_end(self, run_id: str, outcome: events.RunFinished | Failure) -> list[Instruction]:
@@ -242,7 +242,7 @@ class Tasks:
         task, run = found
         out = self._after_run(task, run, error, now)
         if run.silence is not None and run.silence.stalled and self._tasks.get(task.unit) is task:
-            out = [*out, *say_condition(task)]
+            out = [*out, *status_if_running(task)]
         return [*out, *self._running.fill(now)]
 
     def has_work(self, unit: UnitId, idle_id: int, now: float) -> list[Instruction]:
@@ -277,13 +277,13 @@ class Tasks:
             return []  # it ends by itself; if the task is idle then, the values are checked again
         return self._stop_run(task, "values that its config refers to have changed", now)
 
-    def hold_runs(self, until: float) -> None:
-        """Begin no run before `until` or `release_runs`: it is unknown now whether the tasks are still ours."""
-        self._running.hold(until)
+    def pause_runs(self, until: float) -> None:
+        """Begin no run before `until` or `resume_runs`: it is unknown now whether the tasks are still ours."""
+        self._running.pause_until(until)
 
-    def release_runs(self, now: float) -> list[Instruction]:
+    def resume_runs(self, now: float) -> list[Instruction]:
         """Let runs begin again: the held units are ours."""
-        return self._running.release(now)
+        return self._running.resume(now)
 
     def all_runs_gone(self, error: str, now: float) -> list[Instruction]:
         """Handle the death of Spark, and of every run with it; no run can begin any more."""
@@ -306,8 +306,8 @@ class Tasks:
         for task in list(self._tasks.values()):
             if task.retry_at is not None and task.retry_at <= now:
                 out += self._to_queued(task, now)
-        if self._running.held_until is not None and self._running.held_until <= now:
-            out += self.release_runs(now)
+        if self._running.paused_until is not None and self._running.paused_until <= now:
+            out += self.resume_runs(now)
         return out
 
     # --- transitions
@@ -317,7 +317,7 @@ class Tasks:
         return self._running.enqueue(task, now)
 
     def _paused_to_queued(self, task: Task, now: float) -> list[Instruction]:
-        out = say(task, RunState.RUNNING) if task.confirmed else []
+        out = change_state(task, RunState.RUNNING) if task.confirmed else []
         return [*out, *self._to_queued(task, now)]
 
     def _to_waiting(self, task: Task, until: float, reason: str) -> list[Instruction]:
@@ -330,12 +330,12 @@ class Tasks:
         self._running.leave_queue(task)
         task.phase = Phase.PAUSED
         task.retry_at = None
-        return [*out, *say(task, RunState.PAUSED)]
+        return [*out, *change_state(task, RunState.PAUSED)]
 
     def _to_failed(self, task: Task, failure: Failure) -> list[Instruction]:
         task.phase = Phase.FAILED
         task.failure = failure
-        return say(task, RunState.FAILED)
+        return change_state(task, RunState.FAILED)
 
     def _to_idle(self, task: Task, finished: events.RunFinished) -> list[Instruction]:
         task.phase = Phase.IDLE
@@ -383,7 +383,7 @@ class Tasks:
             case Verdict.SAME:
                 return []
             case Verdict.MOVES | Verdict.STALLED:
-                return say_condition(task)
+                return status_if_running(task)
             case Verdict.OVER:
                 run.cancelled = True
                 run.outcome = run.outcome or silence.failure(run.wait)
@@ -412,7 +412,7 @@ class Tasks:
                 return [*out, *self._to_paused(task)]
             if outcome.reason is RunEnd.YIELDED and outcome.wake_after_ms > 0:
                 return [*out, *self._to_waiting(task, now + outcome.wake_after_ms / 1000, "its rate limit")]
-            if outcome.reason is RunEnd.QUIET or (outcome.reason is RunEnd.YIELDED and self._may_rest(outcome)):
+            if outcome.reason is RunEnd.QUIET or (outcome.reason is RunEnd.YIELDED and self._may_idle(outcome)):
                 return [*out, *self._to_idle(task, outcome)]
             return [*out, *self._to_queued(task, now)]
         if task.target is TargetState.PAUSED:
@@ -422,7 +422,7 @@ class Tasks:
             return self._to_queued(task, now)
         return self._lost(task, run, error or "its process ended without a word", now)
 
-    def _may_rest(self, outcome: events.RunFinished) -> bool:
+    def _may_idle(self, outcome: events.RunFinished) -> bool:
         return self._running.has_waiting() and caught_up(outcome.progress)
 
     def _lost(self, task: Task, run: Run, error: str, now: float) -> list[Instruction]:
@@ -457,4 +457,4 @@ class Tasks:
         task.confirmed = True
         if task.giving_up or task.target is TargetState.PAUSED:
             return []
-        return say(task, RunState.RUNNING)
+        return change_state(task, RunState.RUNNING)

@@ -18,7 +18,7 @@ from herdmesh.session.model import UnitId
 from herdmesh.worker.state.connectors import Call, Connector, Connectors
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import Phase
-from herdmesh.worker.state.task import Task, say_condition
+from herdmesh.worker.state.task import Task, status_if_running
 from herdmesh.worker.state.tasks import Tasks
 
 REWRITE_S: Final = 10.0
@@ -55,7 +55,8 @@ class Waiting:
                 found[task.unit] = wait
             if wait != task.wait:
                 task.wait = wait
-                out += say_condition(task) if self._is_to_be_written(task.unit, wait, now) else []
+                if self._is_to_be_written(task.unit, wait, now):
+                    out += status_if_running(task)
         for connector in connectors:
             doing = connector.op_id if connector.call is not Call.NONE else connector.requests.due_at
             wait = _wait_of_connector(connector, self._see(before, connector.unit, doing, now_ms), now, now_ms)
@@ -63,7 +64,8 @@ class Waiting:
                 found[connector.unit] = wait
             if wait != connector.wait:
                 connector.wait = wait
-                out += connectors.say_condition(connector) if self._is_to_be_written(connector.unit, wait, now) else []
+                if self._is_to_be_written(connector.unit, wait, now):
+                    out += connectors.status_if_running(connector)
         for unit in found.keys() | self._waits.keys():
             if found.get(unit) != self._waits.get(unit):
                 self._changed[unit] = None
@@ -109,8 +111,8 @@ def _wait_of(task: Task, tasks: Tasks, seen: _Seen, now: float, now_ms: int) -> 
     if now_ms - since_ms < SHOWN_AFTER_S * 1000:
         return None
     match task.phase:
-        case Phase.QUEUED if tasks.running.held_until is not None:
-            why = "this worker was paused, and begins no run before it knows which units it still has"
+        case Phase.QUEUED if tasks.running.paused_until is not None:
+            why = "this worker stood still, and begins no run before it knows what is still its own"
             return Wait("the word of its leader", why, since_ms)
         case Phase.QUEUED:
             return Wait("a run slot", f"all {tasks.running.slots} slots of this worker are taken", since_ms)
@@ -129,8 +131,8 @@ def _wait_of(task: Task, tasks: Tasks, seen: _Seen, now: float, now_ms: int) -> 
 
 
 def _wait_of_connector(connector: Connector, seen: _Seen, now: float, now_ms: int) -> Wait | None:
-    if connector.told_wait is not None:
-        return connector.told_wait
+    if connector.reported_wait is not None:
+        return connector.reported_wait
     if now_ms - seen.since_ms < SHOWN_AFTER_S * 1000:
         return None
     requests = connector.requests

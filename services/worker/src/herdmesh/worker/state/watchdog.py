@@ -3,10 +3,10 @@
 Owns the arithmetic and the texts for an operator. The consequences are up to `tasks`. Times are seconds of the worker's
 clock unless their names say otherwise.
 
-A run reports how long its loop has not moved (`RunPulse`), and that is trusted. A missing report of the whole process
-counts as well: a loop can hang while it holds the interpreter's lock, and then nothing of that process can report. But
-a worker that was frozen itself receives its runs' reports late, so it acts on missing reports only at a second check,
-`CONFIRM_S` after the first.
+A run reports how long its loop has not moved (`RunLiveness`), and that is trusted. A missing report of the whole
+process counts as well: a loop can hang while it holds the interpreter's lock, and then nothing of that process can
+report. But a worker that was frozen itself receives its runs' reports late, so it acts on missing reports only at a
+second check, `CONFIRM_S` after the first.
 
 Invariants: a run that was reported to move less than the limit ago is left alone. A run whose limit is above that for
 STALLED (`end_ms` above `stalled_ms`) is never ended before it was found STALLED, however late its reports are: beyond
@@ -49,7 +49,7 @@ class Verdict(Enum):
 class Silence:
     """Time without progress of one run, since the first message of its process."""
 
-    heard: float
+    received_at: float
     """Time of the process' last message."""
     end_ms: int
     """Time without progress after which the run is ended."""
@@ -66,13 +66,13 @@ class Silence:
         if self._doubted is not None:
             return self._doubted + CONFIRM_S
         end_s = self.end_ms / 1000
-        return self.heard + (end_s if self.stalled else min(stalled_s, end_s)) - self._silent_s
+        return self.received_at + (end_s if self.stalled else min(stalled_s, end_s)) - self._silent_s
 
-    def told(self, silent_ms: int, moved_ms: int, stalled_s: float, now: float) -> Verdict:
+    def on_report(self, silent_ms: int, moved_ms: int, stalled_s: float, now: float) -> Verdict:
         """Handle a report: time since the loop's last move, 0 = it moves; `moved_ms` 0 = the report has no time of the
         last move.
         """
-        self.heard, self._silent_s, self._doubted = now, silent_ms / 1000, None
+        self.received_at, self._silent_s, self._doubted = now, silent_ms / 1000, None
         self.moved_ms = moved_ms or self.moved_ms
         return self._verdict(self._silent_s, stalled_s)
 
@@ -84,7 +84,7 @@ class Silence:
             self._doubted = now
             return Verdict.SAME
         self._doubted = None
-        return self._verdict(self._silent_s + now - self.heard, stalled_s)
+        return self._verdict(self._silent_s + now - self.received_at, stalled_s)
 
     def _verdict(self, silent_s: float, stalled_s: float) -> Verdict:
         end_s = self.end_ms / 1000

@@ -24,9 +24,9 @@ from herdmesh.engine.runtime import RunSpec, TaskFailed, access_of
 from herdmesh.kafka.listed_offsets import list_offsets, read_topic_metadata
 from herdmesh.kafka.transient import is_transient
 from herdmesh.worker.state import dead_letter_headers
-from herdmesh.worker.state.dead_letter_headers import Header, Letter
+from herdmesh.worker.state.dead_letter_headers import DeadLetter, Header
 
-Keep = Callable[[Letter], Letter | None]
+Keep = Callable[[DeadLetter], DeadLetter | None]
 """Filter of dead letters: returns the dead letter as it is listed, None = it is left out."""
 Ranges = Mapping[int, tuple[int, int]]
 """First offset of a range, and the offset after its last one, by partition."""
@@ -178,12 +178,12 @@ class TopicLog:
         first = self._consumer.poll(_POLL_S)
         return [] if first is None else [first]
 
-    def letters(self, partition: int, first: int, end: int) -> Iterator[Letter]:
+    def dead_letters(self, partition: int, first: int, end: int) -> Iterator[DeadLetter]:
         """Dead letters of a range; arguments and errors as of `read`."""
-        return map(letter_of, self.read(partition, first, end))
+        return map(dead_letter_of, self.read(partition, first, end))
 
 
-def letter_of(message: Message) -> Letter:
+def dead_letter_of(message: Message) -> DeadLetter:
     """The dead letter in a record of a queue."""
     headers = cast("list[Header]", message.headers() or [])
     own, errors = dead_letter_headers.split(headers)
@@ -191,12 +191,14 @@ def letter_of(message: Message) -> Letter:
     number, offset = message.partition(), message.offset()
     assert number is not None
     assert offset is not None
-    return Letter(number, offset, message.key(), message.value(), None if kind == _NO_TIME else time_ms, own, errors)
+    return DeadLetter(
+        number, offset, message.key(), message.value(), None if kind == _NO_TIME else time_ms, own, errors
+    )
 
 
-def picked(log: TopicLog, ranges: Ranges, places: Iterable[tuple[int, int]]) -> list[Letter]:
+def picked(log: TopicLog, ranges: Ranges, places: Iterable[tuple[int, int]]) -> list[DeadLetter]:
     """The dead letters at these places, sorted by place; missing ones are left out."""
-    found: list[Letter] = []
+    found: list[DeadLetter] = []
     by_partition: dict[int, set[int]] = {}
     for partition, offset in places:
         beginning, end = ranges.get(partition, (0, 0))
@@ -204,7 +206,7 @@ def picked(log: TopicLog, ranges: Ranges, places: Iterable[tuple[int, int]]) -> 
             by_partition.setdefault(partition, set()).add(offset)
     for partition, offsets in sorted(by_partition.items()):
         for stretch in _stretches(sorted(offsets)):
-            read = log.letters(partition, stretch[0], stretch[-1] + 1)
+            read = log.dead_letters(partition, stretch[0], stretch[-1] + 1)
             found += [letter for letter in read if letter.offset in offsets]
     return found
 
@@ -220,7 +222,7 @@ def _stretches(offsets: Sequence[int]) -> list[list[int]]:
     return made
 
 
-def page(log: TopicLog, ranges: Ranges, token: str, size: int, keep: Keep) -> tuple[list[Letter], str]:
+def page(log: TopicLog, ranges: Ranges, token: str, size: int, keep: Keep) -> tuple[list[DeadLetter], str]:
     """At most `size` dead letters from the newest back, and the token for the next page ("" = this was the last).
 
     Of several partitions, the dead letter with the latest time comes first. A page may have fewer, even none, although
@@ -232,7 +234,7 @@ def page(log: TopicLog, ranges: Ranges, token: str, size: int, keep: Keep) -> tu
     budget = _Budget()
     for tail in tails:
         tail.load(budget)
-    found: list[Letter] = []
+    found: list[DeadLetter] = []
     size_bytes = 0
     while len(found) < size:
         for tail in tails:
@@ -274,7 +276,7 @@ class _Tail:
         #: everything from here on was returned, or is left out by the filter.
         self.floor = max(low, upper)
         #: dead letters of the window that were not returned yet, the newest last.
-        self.pending: list[Letter] = []
+        self.pending: list[DeadLetter] = []
         self._log = log
         self._keep = keep
         self._window = _WINDOW_FIRST
@@ -292,9 +294,9 @@ class _Tail:
     def load(self, budget: _Budget) -> None:
         """Read the next window."""
         end, first = self.floor, max(self.low, self.floor - self._window)
-        kept: deque[Letter] = deque()
+        kept: deque[DeadLetter] = deque()
         size_bytes, self.floor = 0, first
-        for read in self._log.letters(self.partition, first, end):
+        for read in self._log.dead_letters(self.partition, first, end):
             budget.take()
             letter = self._keep(read)
             if letter is None:

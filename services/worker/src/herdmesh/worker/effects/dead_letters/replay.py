@@ -30,7 +30,7 @@ from herdmesh.worker.effects.dead_letters.queue_reader import Ranges, TopicLog, 
 from herdmesh.worker.effects.dead_letters.replay_log import Memory
 from herdmesh.worker.effects.dead_letters.replay_targets import Put, Refused, Targets, targets
 from herdmesh.worker.state import dead_letter_headers, dead_letter_replays
-from herdmesh.worker.state.dead_letter_headers import Letter
+from herdmesh.worker.state.dead_letter_headers import DeadLetter
 from herdmesh.worker.state.dead_letter_replays import Outcome, Replays
 
 STEP_LETTERS_MAX: Final = 5_000
@@ -48,7 +48,7 @@ Remembered = Mapping[bytes, bytes | None]
 class _Chosen:
     """The dead letters of a step, and the offset ranges that it covers, by partition."""
 
-    letters: list[Letter] = field(default_factory=list[Letter])
+    letters: list[DeadLetter] = field(default_factory=list[DeadLetter])
     looked_at: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     next_page_token: str = ""
 
@@ -63,14 +63,14 @@ class _Plan:
 
     def refuse(self, refused: Sequence[Refused]) -> None:
         """Leave these dead letters out."""
-        gone = {one.letter.place for one in refused}
-        self.puts = [put for put in self.puts if put.letter.place not in gone]
+        gone = {one.dead_letter.place for one in refused}
+        self.puts = [put for put in self.puts if put.dead_letter.place not in gone]
         self.refused += refused
 
     @property
-    def done(self) -> list[Letter]:
+    def done(self) -> list[DeadLetter]:
         """The replayed dead letters, including those that give no record because a transformation filters them."""
-        left = {one.letter.place for one in self.refused}
+        left = {one.dead_letter.place for one in self.refused}
         return [letter for letter in self.chosen.letters if letter.place not in left]
 
     def response(self) -> admin_pb.ReplayDeadLettersResponse:
@@ -79,10 +79,10 @@ class _Plan:
             replayed_count=len(self.done), next_page_token=self.chosen.next_page_token
         )
         for put in self.puts:
-            place = admin_pb.DeadLetterPlace(partition=put.letter.partition, offset=put.letter.offset)
+            place = admin_pb.DeadLetterPlace(partition=put.dead_letter.partition, offset=put.dead_letter.offset)
             told.replayed.add(place=place, topic=put.topic, partition=put.partition)
         for one in self.refused:
-            place = admin_pb.DeadLetterPlace(partition=one.letter.partition, offset=one.letter.offset)
+            place = admin_pb.DeadLetterPlace(partition=one.dead_letter.partition, offset=one.dead_letter.offset)
             told.refused.add(place=place, reason=one.reason)
         return told
 
@@ -157,7 +157,7 @@ class Replay:
 
     def _refuse_named(self, refused: Sequence[Refused]) -> None:
         if refused and self._request.letters:
-            told = "; ".join(f"{one.letter.place}: {one.reason}" for one in refused[:_NAMED_MAX])
+            told = "; ".join(f"{one.dead_letter.place}: {one.reason}" for one in refused[:_NAMED_MAX])
             more = f"; and {len(refused) - _NAMED_MAX} more" if len(refused) > _NAMED_MAX else ""
             raise ConfigError(f"nothing was replayed: {told}{more}")
 
@@ -169,7 +169,7 @@ class Replay:
             raise ConfigError("nothing was replayed: a dead letter is named twice")
         found = {(letter.partition, letter.offset): letter for letter in picked(self._log, ranges, named)}
         refused = [
-            Refused(Letter(*place, None, None, None), "there is no such dead letter (any more)")
+            Refused(DeadLetter(*place, None, None, None), "there is no such letter (any more)")
             for place in named
             if place not in found
         ]
@@ -201,7 +201,7 @@ class Replay:
             runs.forget_below(beginning)
             first = max(beginning, nexts[number], 0 if self._request.again else runs.next)
             nexts[number] = until
-            for letter in self._log.letters(number, first, until):
+            for letter in self._log.dead_letters(number, first, until):
                 full = len(chosen.letters) >= STEP_LETTERS_MAX or size_bytes >= STEP_BYTES_MAX
                 if full or time.monotonic() > deadline_s:
                     nexts[number] = letter.offset
@@ -222,7 +222,7 @@ class Replay:
     def _remembered(self, known: Replays, plan: _Plan) -> dict[bytes, bytes | None]:
         """The log records of this step. Raises DataError when they are too large."""
         for number, (first, end) in plan.chosen.looked_at.items():
-            for offset in sorted(one.letter.offset for one in plan.refused if one.letter.partition == number):
+            for offset in sorted(one.dead_letter.offset for one in plan.refused if one.dead_letter.partition == number):
                 known.of(number).add(first, offset - 1)
                 first = offset + 1
             known.of(number).add(first, end - 1)
@@ -245,7 +245,7 @@ def replay_spec(spec: RunSpec) -> RunSpec:
     return replace(spec, transactional_id=f"{spec.group_id}-{dead_letter_replays.owner(spec.connector)}")
 
 
-def mended(letter: Letter, given: admin_pb.DeadLetter) -> Letter:
+def mended(letter: DeadLetter, given: admin_pb.DeadLetter) -> DeadLetter:
     """The dead letter with the content that the request gives for it, if the request gives more than its place."""
     if not given.mended:
         return letter
@@ -273,7 +273,7 @@ def _produced(producer: Producer, plan: _Plan) -> list[Refused]:
         for put in plan.puts:
             error = _queued(producer, put, partial(_note, failed, put))
             if error is not None:
-                refused.append(Refused(put.letter, _reason(put, error)))
+                refused.append(Refused(put.dead_letter, _reason(put, error)))
         deadline_s = time.monotonic() + _FLUSH_S
         while producer.flush(1.0) and time.monotonic() < deadline_s:
             pass
@@ -290,14 +290,14 @@ def _produced(producer: Producer, plan: _Plan) -> list[Refused]:
     if not failed:
         plan.refuse(refused)
         return []
-    return [*refused, *(Refused(put.letter, _reason(put, error)) for put, error in failed)]
+    return [*refused, *(Refused(put.dead_letter, _reason(put, error)) for put, error in failed)]
 
 
 def _queued(producer: Producer, put: Put, on_delivery: Any) -> KafkaError | None:
     """Hand a record to the client; return the error with which the client itself refuses it."""
     more: dict[str, Any] = {} if put.partition is None else {"partition": put.partition}
-    if put.letter.time_ms is not None:
-        more["timestamp"] = put.letter.time_ms
+    if put.dead_letter.time_ms is not None:
+        more["timestamp"] = put.dead_letter.time_ms
     while True:
         try:
             producer.produce(put.topic, put.value, put.key, headers=list(put.headers), on_delivery=on_delivery, **more)

@@ -25,7 +25,7 @@ from herdmesh.connect.model import Batch, Header
 from herdmesh.engine.runtime import RunSpec, TaskKind, message_of, sink_settings
 from herdmesh.worker.effects.dead_letters.queue_reader import TopicLog
 from herdmesh.worker.state import dead_letter_headers
-from herdmesh.worker.state.dead_letter_headers import Letter
+from herdmesh.worker.state.dead_letter_headers import DeadLetter
 
 _JSON: Final = {"converter": "org.apache.kafka.connect.json.JsonConverter"}
 """The converter with which `engine.bad_records.dead_letters` writes a source's record: with schemas, its default."""
@@ -42,7 +42,7 @@ _WHOLE_FROM_FILE: Final = (
 class Put:
     """One record to produce; `partition` None = chosen by its key."""
 
-    letter: Letter
+    dead_letter: DeadLetter
     topic: str
     partition: int | None
     key: bytes | None
@@ -54,14 +54,14 @@ class Put:
 class Refused:
     """A dead letter that cannot be replayed, and the reason."""
 
-    letter: Letter
+    dead_letter: DeadLetter
     reason: str
 
 
 class Targets(Protocol):
     """Chooser of targets for one connector."""
 
-    def put(self, letter: Letter) -> list[Put] | Refused:
+    def put(self, letter: DeadLetter) -> list[Put] | Refused:
         """The records to produce; empty when the connector's transformations filter the record."""
         ...
 
@@ -87,7 +87,7 @@ class SinkTargets:
         #: reader of the original records of truncated dead letters.
         self._records: TopicLog | None = None
 
-    def put(self, letter: Letter) -> list[Put] | Refused:
+    def put(self, letter: DeadLetter) -> list[Put] | Refused:
         topic = letter.error(dead_letter_headers.TOPIC)
         if not topic:
             return Refused(letter, _NAMELESS)
@@ -109,7 +109,7 @@ class SinkTargets:
         if self._records is not None:
             self._records.close()
 
-    def _whole(self, letter: Letter, topic: str) -> Letter | Refused:
+    def _whole(self, letter: DeadLetter, topic: str) -> DeadLetter | Refused:
         """The dead letter with the complete record from its original topic."""
         partition, offset = (
             _number(letter.error(dead_letter_headers.PARTITION)),
@@ -141,7 +141,7 @@ class SourceTargets:
         self._topics = _Topics(log)
         self._queue = log.topic
 
-    def put(self, letter: Letter) -> list[Put] | Refused:
+    def put(self, letter: DeadLetter) -> list[Put] | Refused:
         topic = letter.error(dead_letter_headers.TOPIC)
         if not topic:
             return Refused(letter, _NAMELESS)
@@ -165,7 +165,7 @@ class SourceTargets:
     def close(self) -> None:
         self._chain.close()
 
-    def _batch(self, letter: Letter, topic: str, partition: int | None) -> Batch:
+    def _batch(self, letter: DeadLetter, topic: str, partition: int | None) -> Batch:
         key_schema, key = self._key.read(letter.key)
         value_schema, value = self._value.read(letter.value)
         headers: list[Header] = []

@@ -30,7 +30,7 @@ from herdmesh.worker.effects.dead_letters.replay_log import Memory
 from herdmesh.worker.effects.offsets import OffsetFile
 from herdmesh.worker.effects.runs import RunSpecs
 from herdmesh.worker.state import dead_letter_headers
-from herdmesh.worker.state.dead_letter_headers import Letter, Wanted
+from herdmesh.worker.state.dead_letter_headers import DeadLetter, Wanted
 from herdmesh.worker.state.dead_letter_replays import Replays
 from herdmesh.worker.state.model import TaskSpec
 from herdmesh.worker.threads import in_thread
@@ -100,13 +100,13 @@ class DeadLetters:
                         number: (max(first, replays.of(number).next), end) for number, (first, end) in ranges.items()
                     }
 
-                def keep(letter: Letter) -> Letter | None:
+                def keep(letter: DeadLetter) -> DeadLetter | None:
                     marked = _marked(letter, replays)
                     return marked if wanted.takes(marked) else None
 
                 found, token = page(log, ranges, request.page_token, size, keep)
         brief = request.view == admin_pb.DEAD_LETTER_VIEW_BRIEF
-        told = [letter_to(letter, brief=brief) for letter in found]
+        told = [dead_letter_to(letter, brief=brief) for letter in found]
         return admin_pb.ListDeadLettersResponse(letters=told, next_page_token=token, topic=topic)
 
     def _replayed(
@@ -133,7 +133,7 @@ class DeadLetters:
         return Memory(spec, log, self._offset_file.of if self._offset_file is not None else None)
 
 
-def _marked(letter: Letter, replays: Replays) -> Letter:
+def _marked(letter: DeadLetter, replays: Replays) -> DeadLetter:
     return replace(letter, replayed=True) if replays.has(letter.partition, letter.offset) else letter
 
 
@@ -142,7 +142,7 @@ def _wanted(request: admin_pb.ListDeadLettersRequest) -> Wanted:
     return Wanted(request.name, request.include_replayed, request.stage, request.error, since_ms)
 
 
-def letter_to(letter: Letter, *, brief: bool) -> admin_pb.DeadLetter:
+def dead_letter_to(letter: DeadLetter, *, brief: bool) -> admin_pb.DeadLetter:
     """The message. Texts that this worker or one of its tasks created have resolved config values redacted."""
     message = admin_pb.DeadLetter(
         partition=letter.partition, offset=letter.offset, replayed=letter.replayed, cut=letter.is_cut

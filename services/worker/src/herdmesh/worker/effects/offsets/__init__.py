@@ -9,11 +9,11 @@ from herdmesh.worker.effects.offsets.offset_file import (
     OffsetFile,
 )
 from herdmesh.worker.effects.offsets.offset_forms import (
-    OffsetsTold,
+    OffsetsResult,
     Prepared,
 )
 from herdmesh.worker.effects.offsets.offset_write_outcome import (
-    OutcomeUncertain,
+    OutcomeUnknown,
 )
 from herdmesh.worker.effects.offsets.offsets import (
     Offsets,
@@ -22,7 +22,7 @@ from herdmesh.worker.effects.offsets.offsets import (
 __all__ = [
     "OffsetFile",
     "Offsets",
-    "OffsetsTold",
-    "OutcomeUncertain",
+    "OffsetsResult",
+    "OutcomeUnknown",
     "Prepared",
 ]

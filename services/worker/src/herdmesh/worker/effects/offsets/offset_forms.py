@@ -17,7 +17,7 @@ from herdmesh.connect.json_text import jackson
 from herdmesh.connect.spi import PartitionId
 from herdmesh.connect.topics import offsets_topic
 
-TOLD_BYTES_MAX: Final = 16 * 1024 * 1024
+OFFSETS_BYTES_MAX: Final = 16 * 1024 * 1024
 """Limit of one response: it shares the session's stream with heartbeats."""
 LATER: Final = (
     "create it with initial state STOPPED, change its offsets then (`herd offsets set` or `herd offsets reset`), and "
@@ -48,7 +48,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsTold:
+class OffsetsResult:
     """Offsets of a connector: pairs of partition and offset in JSON. `message` is Connect's about a change; after a
     read, a note to the reader.
     """
@@ -64,17 +64,17 @@ class OffsetsTold:
         return sum(len(text.encode()) for pair in self.offsets for text in pair)
 
 
-def bounded(told: OffsetsTold) -> OffsetsTold:
+def bounded(told: OffsetsResult) -> OffsetsResult:
     """The result of a change, without the offsets when they exceed the limit. Raises ConfigError when the prepared
     records exceed it, since none of them can be left out.
     """
     prepared_bytes = 0 if told.prepared is None else told.prepared.byte_count
-    if prepared_bytes > TOLD_BYTES_MAX:
+    if prepared_bytes > OFFSETS_BYTES_MAX:
         raise ConfigError(
-            f"the connector's offsets are {prepared_bytes} bytes to be written, and at most {TOLD_BYTES_MAX} can be "
+            f"the connector's offsets are {prepared_bytes} bytes to be written, and at most {OFFSETS_BYTES_MAX} can be "
             f"written together with it: {LATER}"
         )
-    if told.byte_count + prepared_bytes <= TOLD_BYTES_MAX:
+    if told.byte_count + prepared_bytes <= OFFSETS_BYTES_MAX:
         return told
     message = f"{told.message} (its {len(told.offsets)} offsets are too many to be returned here)"
     return replace(told, offsets=(), message=message)
@@ -95,7 +95,7 @@ def changed_message(*, agreed: bool, reset: bool, dry_run: bool) -> str:
     )
 
 
-def source_told(stored: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:
+def source_offsets_json(stored: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:
     """A source's offsets, sorted; unreadable ones are left out, as in Connect."""
     found: list[tuple[str, str]] = []
     for key, value in stored.items():
@@ -107,7 +107,7 @@ def source_told(stored: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found))
 
 
-def sink_told(offsets: Mapping[PartitionId, int]) -> tuple[tuple[str, str], ...]:
+def sink_offsets_json(offsets: Mapping[PartitionId, int]) -> tuple[tuple[str, str], ...]:
     """A sink's offsets, sorted by topic and partition."""
     return tuple(
         (

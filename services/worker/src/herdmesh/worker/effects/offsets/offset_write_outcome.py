@@ -18,7 +18,7 @@ from herdmesh.engine.fencing import Fence
 from herdmesh.engine.runtime import TaskFailed, error_class, message_of
 
 
-class OutcomeUncertain(TaskFailed):
+class OutcomeUnknown(TaskFailed):
     """The outcome of the offset change is unknown: read the offsets, or repeat the request."""
 
 
@@ -40,24 +40,24 @@ def refuse_late(given_up_s: float, who: str, outcome: str = "nothing was written
 
 
 @dataclass
-class Progress:
+class WriteProgress:
     """Completed (or possibly completed) parts of a write, in words; "" = none."""
 
     already: str = ""
 
 
 @contextmanager
-def writing() -> Generator[Progress]:
-    """Context of a write. Raises OutcomeUncertain for an error that may be transient, and for any error once a part may
+def writing() -> Generator[WriteProgress]:
+    """Context of a write. Raises OutcomeUnknown for an error that may be transient, and for any error once a part may
     be done; other errors, which refuse the write, pass unchanged.
     """
-    progress = Progress()
+    progress = WriteProgress()
     try:
         yield progress
     except Exception as error:
         found = error_class(error)
         if progress.already:
-            raise OutcomeUncertain(f"{progress.already}, and then: {message_of(error)}", found) from error
+            raise OutcomeUnknown(f"{progress.already}, and then: {message_of(error)}", found) from error
         if isinstance(error, TaskFailed | KafkaException) and found in (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE):
-            raise OutcomeUncertain(message_of(error), found) from error
+            raise OutcomeUnknown(message_of(error), found) from error
         raise

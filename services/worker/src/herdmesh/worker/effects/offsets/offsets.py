@@ -14,7 +14,7 @@ After taking over the id, the worker checks in the config topic that the connect
 exist, as runs check their task set. Otherwise a worker that was frozen after it got the request would write offsets
 under tasks that started meanwhile.
 
-The calls block and run authors' code, so all but `told` and `alter` run in threads; a connector calls `committed` in a
+The calls block and run authors' code, so all but `read` and `alter` run in threads; a connector calls `committed` in a
 thread of its own. Invariant: nothing is written, or returned for writing, before the connector's own `alter_offsets`
 has agreed. Preparing and dry runs write nothing. In a dry run of a sink `alter_offsets` is not called, because it may
 change offsets elsewhere.
@@ -45,13 +45,13 @@ from herdmesh.session.worker_commands import AlterOffsets, ReadOffsets
 from herdmesh.worker.effects.offsets import sink_offsets
 from herdmesh.worker.effects.offsets.offset_file import OffsetFile
 from herdmesh.worker.effects.offsets.offset_forms import (
-    TOLD_BYTES_MAX,
-    OffsetsTold,
+    OFFSETS_BYTES_MAX,
+    OffsetsResult,
     Prepared,
     bounded,
     changed_message,
     object_of,
-    source_told,
+    source_offsets_json,
 )
 from herdmesh.worker.effects.offsets.offset_write_outcome import refuse_late, taking_over, writing
 from herdmesh.worker.effects.runs import RunSpecs
@@ -69,23 +69,23 @@ class Offsets:
         self._specs = specs
         self._offset_file = offset_file
 
-    async def told(self, question: ReadOffsets) -> OffsetsTold:
+    async def read(self, question: ReadOffsets) -> OffsetsResult:
         """All committed offsets; those of an open transaction are not waited for.
 
         Raises:
             ConfigError: the config cannot be used.
-            TaskFailed: Kafka did not answer, or the offsets exceed TOLD_BYTES_MAX.
+            TaskFailed: Kafka did not answer, or the offsets exceed OFFSETS_BYTES_MAX.
         """
-        found = await in_thread("offsets", lambda: self._told(question))
-        if found.byte_count > TOLD_BYTES_MAX:
+        found = await in_thread("offsets", lambda: self._read_result(question))
+        if found.byte_count > OFFSETS_BYTES_MAX:
             raise TaskFailed(
-                f"the connector has {len(found.offsets)} offsets of {found.byte_count} bytes, and one response holds "
-                f"at most {TOLD_BYTES_MAX}: read them from the offsets topic",
+                f"the connector has {len(found.offsets)} offsets of {found.byte_count} bytes, and at most "
+                f"{OFFSETS_BYTES_MAX} are told at once: read them from the offsets topic",
                 ErrorClass.FATAL,
             )
         return found
 
-    async def alter(self, question: AlterOffsets) -> OffsetsTold:
+    async def alter(self, question: AlterOffsets) -> OffsetsResult:
         """Change the offsets, or prepare the change, or, in a dry run, only check it. Returns the offsets after the
         change, or as they will be when the prepared records are written; after a reset, those before it.
 
@@ -93,7 +93,7 @@ class Offsets:
             ConfigError, DataError: the offsets, or the config, cannot be used, with Connect's texts; or a change to
             prepare
                 cannot be written together with the connector.
-            TaskFailed: Kafka did not accept them, or another process owns the group or the id. `OutcomeUncertain`: the
+            TaskFailed: Kafka did not accept them, or another process owns the group or the id. `OutcomeUnknown`: the
                 outcome is unknown.
             Exception: any error of the connector's own `alter_offsets`.
         """
@@ -110,7 +110,7 @@ class Offsets:
         if not question.dry_run:
             refuse_late(given_up_s, "the connector's alter_offsets")
             await self._offset_file.store(change.records)
-        return bounded(change.told(agreed=agreed))
+        return bounded(change.result(agreed=agreed))
 
     def committed(
         self, connector: str, config: Config, partitions: Sequence[Mapping[str, Any] | None]
@@ -134,15 +134,15 @@ class Offsets:
     def _is_sink(self, config: Config) -> bool:
         return self._specs.plugin(config).connector.kind == TaskKind.SINK.value
 
-    def _told(self, question: ReadOffsets) -> OffsetsTold:
+    def _read_result(self, question: ReadOffsets) -> OffsetsResult:
         if not self._is_sink(texts(question.config)) and self._offset_file is not None:
             stored: Mapping[bytes, bytes] = self._offset_file.of(question.connector)
-            return OffsetsTold(source_told(stored), self._note(question, stored))
+            return OffsetsResult(source_offsets_json(stored), self._note(question, stored))
         spec = self._spec(question)
         if spec.kind is TaskKind.SINK:
-            return sink_offsets.told(spec)
+            return sink_offsets.read(spec)
         stored = self._read(spec).items()
-        return OffsetsTold(source_told(stored), self._note(question, stored))
+        return OffsetsResult(source_offsets_json(stored), self._note(question, stored))
 
     def _note(self, question: ReadOffsets, stored: Mapping[bytes, bytes]) -> str:
         """The connector's note about these offsets."""
@@ -165,7 +165,7 @@ class Offsets:
     def _spec_of(self, connector: str, config: Config) -> RunSpec:
         return self._specs.without_class(UnitId(connector, 0), TaskSpec(config, config, 1))
 
-    def _alter_sink(self, question: AlterOffsets, given_up_s: float) -> OffsetsTold:
+    def _alter_sink(self, question: AlterOffsets, given_up_s: float) -> OffsetsResult:
         named = sink_offsets.parsed(question)
 
         def agree(offsets: Mapping[PartitionId, int | None]) -> bool:
@@ -180,7 +180,7 @@ class Offsets:
         claim = self._specs.taskless(question.config_offset, question.incarnation)
         return replace(self._spec(question), claim=claim)
 
-    def _alter_topic(self, question: AlterOffsets, given_up_s: float) -> OffsetsTold:
+    def _alter_topic(self, question: AlterOffsets, given_up_s: float) -> OffsetsResult:
         # Refusals come before any request to Kafka; only resets and rewinds need the stored offsets first.
         by_stored = question.reset or question.rewind_to_ms is not None
         agreed = not by_stored and self._agree(question, _SourceChange(question, {}))
@@ -189,7 +189,7 @@ class Offsets:
         admin = clients.admin(spec, settings.admin, for_worker=True)
         if question.dry_run:
             change = self._change(question, stored_offsets.read(spec, settings, admin, None).items())
-            return change.told(agreed=self._agree(question, change) if by_stored else agreed)
+            return change.result(agreed=self._agree(question, change) if by_stored else agreed)
         failures = DeliveryFailures()
         fence = Fence(clients.offsets_producer(spec, settings.producer, failures.add), spec.transactional_id)
         try:
@@ -199,13 +199,13 @@ class Offsets:
                 agreed = self._agree(question, change)
             task_set_check.ask(spec, admin).verify()
             if question.prepare:  # the topics exist: reading with the fence creates them
-                return replace(change.told(agreed=agreed), prepared=change.prepared(stored_offsets.topics(settings)))
+                return replace(change.result(agreed=agreed), prepared=change.prepared(stored_offsets.topics(settings)))
             if change.records:
                 with writing():
                     _write(fence, failures, stored_offsets.topics(settings), change.records)
         finally:
             fence.close()
-        return change.told(agreed=agreed)
+        return change.result(agreed=agreed)
 
     def _agree(self, question: AlterOffsets, change: _SourceChange) -> bool:
         config, connector = self._source(question)
@@ -266,12 +266,12 @@ class _SourceChange:
             key = offsets_topic.encode_key(question.connector, partition)
             self.records[key] = offsets_topic.encode_value(offset)
 
-    def told(self, *, agreed: bool) -> OffsetsTold:
+    def result(self, *, agreed: bool) -> OffsetsResult:
         """The offsets after the change, or, for a reset, before it."""
         question = self._question
         now = {key: value for key, value in {**self._stored, **self.records}.items() if value is not None}
         message = changed_message(agreed=agreed, reset=question.reset, dry_run=question.dry_run)
-        return OffsetsTold(source_told(self._stored if question.reset else now), message)
+        return OffsetsResult(source_offsets_json(self._stored if question.reset else now), message)
 
     def prepared(self, topics: Sequence[str]) -> Prepared:
         """The records of the change, in each of the topics."""

@@ -41,13 +41,13 @@ from herdmesh.kafka.listed_offsets import list_offsets
 from herdmesh.session.worker_commands import AlterOffsets
 from herdmesh.worker.effects.offsets.offset_forms import (
     LATER,
-    OffsetsTold,
+    OffsetsResult,
     Prepared,
     changed_message,
     sink_offsets,
-    sink_told,
+    sink_offsets_json,
 )
-from herdmesh.worker.effects.offsets.offset_write_outcome import Progress, refuse_late, taking_over, writing
+from herdmesh.worker.effects.offsets.offset_write_outcome import WriteProgress, refuse_late, taking_over, writing
 
 _NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _MEMBERS: Final = (KafkaError.NON_EMPTY_GROUP, KafkaError.GROUP_SUBSCRIBED_TO_TOPIC)
@@ -58,7 +58,7 @@ Agree = Callable[[Mapping[PartitionId, int | None]], bool]
 """Call of the connector's own `alter_offsets`: True = it has verified the offsets. Raises its refusal."""
 
 
-def told(spec: RunSpec) -> OffsetsTold:
+def read(spec: RunSpec) -> OffsetsResult:
     """The offsets that the group has committed; empty when there is no group."""
     settings = sink_settings(spec)
     admin = clients.admin(spec, settings.access, for_worker=True)
@@ -68,7 +68,9 @@ def told(spec: RunSpec) -> OffsetsTold:
         said = {one.partition: _topic_id(one.metadata) for one in found}
         now = partitions.topic_ids(admin, {topic for (topic, _), one in said.items() if one})
         earlier = [(topic, number) for (topic, number), one in said.items() if one and now.get(topic, one) != one]
-        return OffsetsTold(sink_told({one.partition: one.offset for one in found}), earlier_topics_note(earlier))
+        return OffsetsResult(
+            sink_offsets_json({one.partition: one.offset for one in found}), earlier_topics_note(earlier)
+        )
     finally:
         clients.give_up(consumer)
 
@@ -80,7 +82,7 @@ def parsed(question: AlterOffsets) -> dict[PartitionId, int | None]:
 
 def change(
     spec: RunSpec, question: AlterOffsets, named: Mapping[PartitionId, int | None], agree: Agree, given_up_s: float
-) -> OffsetsTold:
+) -> OffsetsResult:
     """Change the group's offsets as requested, or prepare the change.
 
     Returns the offsets after the change, or, after a reset, those before it; of a prepared change, those after its
@@ -88,7 +90,7 @@ def change(
 
     Raises:
         ConfigError: an invalid partition or offset, or the removal of an offset in a change that is to be prepared.
-        TaskFailed: Kafka did not accept them, or another process owns the group or the id. `OutcomeUncertain`: the
+        TaskFailed: Kafka did not accept them, or another process owns the group or the id. `OutcomeUnknown`: the
         outcome
             is unknown.
         Exception: any error of the connector's own `alter_offsets`.
@@ -114,7 +116,7 @@ def change(
     shown = before if question.reset else {partition: at for partition, at in after.items() if at is not None}
     message = changed_message(agreed=agreed, reset=question.reset, dry_run=question.dry_run)
     ahead = "" if question.rewind_to_ms is None else _ahead(before, wanted)
-    return OffsetsTold(sink_told(shown), f"{message} (forward: {ahead})" if ahead else message, prepared)
+    return OffsetsResult(sink_offsets_json(shown), f"{message} (forward: {ahead})" if ahead else message, prepared)
 
 
 @dataclass
@@ -181,7 +183,7 @@ class _Change:
         """Raise TaskFenced when, since this request, the connector got tasks or another change was begun."""
         task_set_check.ask(self.spec, self.admin, self.consumer).verify()
 
-    def _forget(self, forgotten: Sequence[PartitionId], given_up_s: float, progress: Progress) -> None:
+    def _forget(self, forgotten: Sequence[PartitionId], given_up_s: float, progress: WriteProgress) -> None:
         """Remove these offsets from the group, or delete it. The caller may send the request to another worker while
         Kafka does not answer this one; the config topic shows what that worker began.
         """

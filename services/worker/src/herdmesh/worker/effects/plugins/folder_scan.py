@@ -86,7 +86,7 @@ class _Folder:
         return self.seen.code != self.asked_of.code
 
 
-class AskedFolders:
+class ScannedFolders:
     """Scanner of all plugin folders. Thread-safe."""
 
     def __init__(
@@ -124,7 +124,7 @@ class AskedFolders:
             self._registry, self._not_joined = joined(self._found())
             for folder in self._folders.values():
                 folder.is_late = folder.is_asked
-            late = self.asked()
+            late = self.being_scanned()
         for place in late:
             _log.warning("plugin_folder_late", folder=place, why=_late(place).why, fix=_late(place).fix)
         threading.Thread(target=self._look_on, name="plugin folders", daemon=True).start()
@@ -146,7 +146,7 @@ class AskedFolders:
                     found.append(_late(place))
         return sorted(set(found), key=lambda one: (one.folder, one.plugin, one.why))
 
-    def asked(self) -> list[str]:
+    def being_scanned(self) -> list[str]:
         """Folders whose scan has not ended."""
         return [place for place, folder in self._folders.items() if folder.is_asked]
 

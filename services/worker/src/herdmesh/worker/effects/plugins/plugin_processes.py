@@ -28,20 +28,20 @@ from herdmesh.worker.output_limit import OutputLimit
 from herdmesh.worker.plugin_messages import (
     Answer,
     Call,
-    OffsetsTold,
+    CallFailure,
+    CommittedOffsets,
     OffsetsWanted,
     Raised,
     TasksOutdated,
-    ToldFailure,
-    WaitTold,
+    WaitChanged,
+    failure_of,
     raised,
-    told_failure,
 )
 
 _OUTPUT_LINE_MAX_BYTES: Final = 65_536
 _ENDS_WITHIN_S: Final = 2.0
 """Time after which a process that closed its end of the connection is killed; callers learn of its end only then."""
-_FROM_PLUGIN: Final = Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold
+_FROM_PLUGIN: Final = Answer | TasksOutdated | Raised | OffsetsWanted | WaitChanged
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -188,7 +188,7 @@ class Line:
             context.waits.show_remote_wait(None)
             context.raise_error(self._died())
 
-    def _heard(self, message: Answer | TasksOutdated | Raised | OffsetsWanted | WaitTold) -> None:
+    def _heard(self, message: Answer | TasksOutdated | Raised | OffsetsWanted | WaitChanged) -> None:
         if isinstance(message, Answer):
             with self._lock:
                 waiting = self._waiting.pop(message.number, None)
@@ -200,15 +200,15 @@ class Line:
             context = self._instances.get(message.instance)
         if context is None:
             if isinstance(message, OffsetsWanted):
-                failure = ToldFailure(kind="failed", message="the connector was stopped", error_class="UNKNOWN")
-                self._send(OffsetsTold(number=message.number, failure=failure))
+                failure = CallFailure(kind="failed", message="the connector was stopped", error_class="UNKNOWN")
+                self._send(CommittedOffsets(number=message.number, failure=failure))
             return
         match message:
             case TasksOutdated():
                 context.request_task_reconfiguration()
             case Raised(failure=failure):
                 context.raise_error(raised(failure))
-            case WaitTold():
+            case WaitChanged():
                 context.waits.told_elsewhere(_wait_of(message))
             case OffsetsWanted():  # reads from Kafka, in a thread so that the connection is read meanwhile
                 threading.Thread(target=self._tell_offsets, args=(message, context), daemon=True).start()
@@ -218,11 +218,11 @@ class Line:
     def _tell_offsets(self, wanted: OffsetsWanted, context: ConnectorContext) -> None:
         try:
             offsets = tuple(None if one is None else dict(one) for one in context.committed_offsets(wanted.partitions))
-            self._send(OffsetsTold(number=wanted.number, offsets=offsets))
+            self._send(CommittedOffsets(number=wanted.number, offsets=offsets))
         except Exception as error:  # noqa: BLE001 - raised in the other process
-            self._send(OffsetsTold(number=wanted.number, failure=told_failure(error)))
+            self._send(CommittedOffsets(number=wanted.number, failure=failure_of(error)))
 
-    def _send(self, message: Call | OffsetsTold) -> None:
+    def _send(self, message: Call | CommittedOffsets) -> None:
         packed = msgspec.json.encode(message)
         with self._sending, contextlib.suppress(OSError):  # the process is dying: `_read` reports it
             self._connection.send_bytes(packed)
@@ -294,7 +294,7 @@ class PluginProcess:
         self.rest()
 
 
-def _wait_of(told: WaitTold) -> Wait | None:
+def _wait_of(told: WaitChanged) -> Wait | None:
     if not told.waits_for:
         return None
     return Wait(told.waits_for, told.message, told.since_ms, told.tries, told.next_ms)

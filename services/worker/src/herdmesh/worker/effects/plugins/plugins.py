@@ -33,7 +33,7 @@ from herdmesh.connect.plugins import (
 from herdmesh.connect.spi import PluginClass, PluginDescriptor, PluginKind
 from herdmesh.engine.runtime import Properties, shortened
 from herdmesh.rpc.enums import WireEnum
-from herdmesh.worker.effects.plugins.folder_scan import AskedFolders, FoundPlugin, Joined
+from herdmesh.worker.effects.plugins.folder_scan import FoundPlugin, Joined, ScannedFolders
 from herdmesh.worker.effects.plugins.plugin_folders import RefusedPlugin
 from herdmesh.worker.effects.plugins.validation import describe
 
@@ -54,7 +54,7 @@ class Found:
     """Plugins that a worker found at its start, and those it finds later."""
 
     registry: PluginRegistry
-    folders: AskedFolders | None = None
+    folders: ScannedFolders | None = None
     """None = there is no `plugin.path`."""
     installed_refused: tuple[RefusedPlugin, ...] = ()
     """Plugins that are installed beside Herdmesh and cannot be used."""
@@ -91,7 +91,7 @@ def discover(plugin_path: str) -> Found:
         registry = PluginRegistry(here, others)
         registry.left_out = lambda: _left_out(refused)
         return Found(registry, installed_refused=tuple(refused))
-    folders = AskedFolders(plugin_path, lambda found: _registry(here, others, found))
+    folders = ScannedFolders(plugin_path, lambda found: _registry(here, others, found))
     registry = folders.registry()
     registry.left_out = lambda: _left_out([*refused, *folders.refused()])
     return Found(registry, folders, tuple(refused))

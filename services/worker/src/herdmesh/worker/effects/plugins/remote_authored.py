@@ -25,7 +25,7 @@ from herdmesh.connect.spi import (
 )
 from herdmesh.worker.effects.plugins.plugin_processes import PluginProcess
 from herdmesh.worker.effects.plugins.remote_connectors import DESCRIBED_TIMEOUT_S, definition_of
-from herdmesh.worker.plugin_messages import ToldAuthored
+from herdmesh.worker.plugin_messages import AuthoredDescription
 
 _ONLY_CHECKED: Final = "the class represents one of a plugin folder; here only its settings are checked"
 
@@ -75,7 +75,7 @@ def remote_authored(process: PluginProcess, entry: str, version: str, imports: P
     """
     told = msgspec.convert(
         process.line().call("describe_authored", entry, version, timeout_s=DESCRIBED_TIMEOUT_S),
-        ToldAuthored,
+        AuthoredDescription,
         strict=False,
     )
     attributes = {

@@ -36,7 +36,7 @@ from herdmesh.connect.spi import (
     SourceConnector,
 )
 from herdmesh.worker.effects.plugins.plugin_processes import Line, PluginProcess
-from herdmesh.worker.plugin_messages import ToldConnector, ToldKey
+from herdmesh.worker.plugin_messages import ConnectorDescription, KeyDescription
 
 DESCRIBED_TIMEOUT_S: Final = 60.0
 
@@ -58,7 +58,7 @@ def remote_class(process: PluginProcess, entry: str, version: str) -> type[Conne
     """
     line = process.line()
     told = msgspec.convert(
-        line.call("describe", entry, version, timeout_s=DESCRIBED_TIMEOUT_S), ToldConnector, strict=False
+        line.call("describe", entry, version, timeout_s=DESCRIBED_TIMEOUT_S), ConnectorDescription, strict=False
     )
     kind = ConnectorKind(told.kind)
     definition = definition_of(told.keys, process, entry)
@@ -161,7 +161,7 @@ class RemoteSink(RemoteConnector, SinkConnector):
         return bool(self._ask("alter_offsets", config, named))
 
 
-def definition_of(keys: Iterable[ToldKey], process: PluginProcess, entry: str) -> ConfigDef:
+def definition_of(keys: Iterable[KeyDescription], process: PluginProcess, entry: str) -> ConfigDef:
     """A definition whose rules are evaluated in the plugin's process."""
     return ConfigDef(*(_key(key, process, entry) for key in keys))
 
@@ -170,7 +170,7 @@ def _plain(argument: Any) -> Any:
     return dict(cast("Mapping[str, Any]", argument)) if isinstance(argument, Mapping) else argument
 
 
-def _key(told: ToldKey, process: PluginProcess, entry: str) -> ConfigKey:
+def _key(told: KeyDescription, process: PluginProcess, entry: str) -> ConfigKey:
     def asking(what: str) -> Callable[[str, Any], Any]:
         def ask(name: str, about: Any) -> Any:
             return process.line().call(what, entry, name, _plain(about))

@@ -164,7 +164,7 @@ class SparkApplication:
     def cancel(self, process_id: str) -> None:
         """Cancel as `JobRunner.cancel`."""
         if self._line is not None:
-            self._line.say(Cancel(process_id))
+            self._line.send(Cancel(process_id))
 
     async def close(self) -> None:
         """End the application; kill it if that takes long."""
@@ -193,7 +193,7 @@ class _Line:
 
     async def begun(self, conf: Mapping[str, str]) -> None:
         """Wait until Spark is started. Raises RunLost."""
-        self.say(Begin(dict(conf)))
+        self.send(Begin(dict(conf)))
         said = await self._reader.readline()
         begun = FROM_APPLICATION.decode(said) if said else Begun(error="its process ended")
         assert isinstance(begun, Begun)
@@ -208,7 +208,7 @@ class _Line:
         if self.over:
             raise self._lost()
         job = self._jobs[launch.process_id] = asyncio.get_running_loop().create_future()
-        self.say(Execute(launch))
+        self.send(Execute(launch))
         try:
             ended = await job
         finally:
@@ -216,7 +216,7 @@ class _Line:
         if ended.error is not None:
             raise RunLost(ended.error, own_doing=ended.own_doing, trace=ended.trace)
 
-    def say(self, message: msgspec.Struct) -> None:
+    def send(self, message: msgspec.Struct) -> None:
         """Send a message; it is discarded when the other end is gone."""
         if not self._writer.is_closing():
             self._writer.write(line_of(message))

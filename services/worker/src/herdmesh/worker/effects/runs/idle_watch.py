@@ -65,7 +65,7 @@ _SIGN_INTERVAL_S: Final = 0.25
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-class Away:
+class UnreachableWait:
     """How long the system of an idle task has been unreachable or missing."""
 
     def __init__(self) -> None:
@@ -73,20 +73,20 @@ class Away:
         self._standing = Standing(self._waits)
         self._told: Wait | None = None
 
-    def failed(self, error: RetriableError) -> None:
+    def on_failure(self, error: RetriableError) -> None:
         """Record one more failed attempt."""
         waits_for = error.waits_for or "the source of its task"
         self._standing.goes_on(waits_for, str(error), tried=True, next_try_s=_SIGN_INTERVAL_S)
 
-    def is_missing(self, what: str, why: str) -> None:
+    def on_missing(self, what: str, why: str) -> None:
         """Record that the system is missing."""
         self._standing.goes_on(what, why)
 
-    def answered(self) -> None:
+    def on_reachable(self) -> None:
         """Record that the system is reachable."""
         self._standing.over()
 
-    def news(self) -> list[Wait | None]:
+    def take_change(self) -> list[Wait | None]:
         """The wait to report, if it differs from the last one reported."""
         shown = self._waits.shown()
         if shown == self._told:
@@ -109,7 +109,7 @@ class _Idle:
     """Time of its next commit, in the event loop's time."""
     owned: list[PartitionId] | None = None
     """The partitions it owns by present metadata; None = to be computed again."""
-    away: Away = field(default_factory=Away)
+    away: UnreachableWait = field(default_factory=UnreachableWait)
 
 
 @dataclass(slots=True)
@@ -214,7 +214,7 @@ class IdleWatch:
     async def _wait_for_source(self, instruction: WatchTask) -> None:
         unit, spec = instruction.unit, instruction.spec
         before = self._signs.get(unit)
-        away = Away()
+        away = UnreachableWait()
         wake_s = (instruction.wake_after_ms or _SOURCE_WAKE_MS_DEFAULT) / 1000
         while True:
             await asyncio.sleep(wake_s if before is None else min(wake_s, _SIGN_INTERVAL_S))
@@ -226,22 +226,22 @@ class IdleWatch:
         self._sources.pop(unit, None)
         await self._emit(TaskHasWork(unit, instruction.idle_id, "its time has come" if before is None else "its sign"))
 
-    async def _sign_now(self, unit: UnitId, spec: TaskSpec, before: str, away: Away) -> str | None:
+    async def _sign_now(self, unit: UnitId, spec: TaskSpec, before: str, away: UnreachableWait) -> str | None:
         """The sign; `before` while the source is unreachable, since a run could only wait for it."""
         try:
             found = await self._asked_signs.now(unit, spec)
         except RetriableError as error:
             _log.debug("source_away", unit=unit.log_context, error=str(error))
-            away.failed(error)
+            away.on_failure(error)
             return before
         else:
             if isinstance(found, Absent):
-                away.is_missing(found, found.why)
+                away.on_missing(found, found.why)
             else:
-                away.answered()
+                away.on_reachable()
             return found
         finally:
-            for wait in away.news():
+            for wait in away.take_change():
                 await self._emit(TaskWaits(unit, wait))
 
     # --- sinks: one query for all
@@ -284,21 +284,21 @@ class IdleWatch:
         """Record for all idle sinks that Kafka is unreachable."""
         said = RetriableError(str(error) or "no answer", waits_for=kafka(self._bootstrap_servers))
         for idle in self._sinks.values():
-            idle.away.failed(said)
+            idle.away.on_failure(said)
         await self._tell_waits()
 
     async def _note_missing(self) -> None:
         """Record the sinks none of whose topics exists."""
         for idle in self._sinks.values():
             if any(topic in self._partitions for topic in self._topics_of(idle.settings)):
-                idle.away.answered()
+                idle.away.on_reachable()
             else:
-                idle.away.is_missing(*no_topic(idle.settings))
+                idle.away.on_missing(*no_topic(idle.settings))
         await self._tell_waits()
 
     async def _tell_waits(self) -> None:
         for unit, idle in list(self._sinks.items()):
-            for wait in idle.away.news():
+            for wait in idle.away.take_change():
                 await self._emit(TaskWaits(unit, wait))
 
     def _hear(self) -> None:

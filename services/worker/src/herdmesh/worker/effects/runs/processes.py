@@ -78,7 +78,7 @@ class RunLine:
         self.closed = asyncio.Event()
         self._commands: asyncio.Queue[run_service_pb2.RunResponse | None] = asyncio.Queue(_COMMANDS_MAX)
 
-    def say(self, response: run_service_pb2.RunResponse) -> None:
+    def send_command(self, response: run_service_pb2.RunResponse) -> None:
         """Queue a command; it waits if the run has no process yet."""
         if not self._commands.full():
             self._commands.put_nowait(response)

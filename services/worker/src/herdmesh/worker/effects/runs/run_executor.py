@@ -73,7 +73,7 @@ class Runs:
         """Inform the run that other tasks wait, with its time slice."""
         self._say(run_id, run_service_pb2.RunResponse(share=run_service_pb2.RunShare(run_ms=run_ms)))
 
-    def rest(self, run_id: str) -> None:
+    def end_warm(self, run_id: str) -> None:
         """Command the run to end if it is warm."""
         self._say(run_id, run_service_pb2.RunResponse(rest=run_service_pb2.RunRest()))
 
@@ -108,7 +108,7 @@ class Runs:
     def _say(self, run_id: str, response: run_service_pb2.RunResponse) -> None:
         line = self._lines.get(run_id)
         if line is not None:
-            line.say(response)
+            line.send_command(response)
 
     def _prepare(self, instruction: instructions.SubmitRun) -> RunSpec:
         unit, spec = instruction.unit, instruction.spec
@@ -137,7 +137,7 @@ class Runs:
         finally:
             looking.cancel()
             if told:
-                await self._emit(events.RunPulse(run_id, 0, 0))
+                await self._emit(events.RunLiveness(run_id, 0, 0))
 
     async def _tell_waits(self, run_id: str, waits: Waits, told: list[Wait]) -> None:
         while True:
@@ -145,7 +145,7 @@ class Runs:
             wait = waits.shown()
             if wait is not None and told[-1:] != [wait]:
                 told.append(wait)
-                await self._emit(events.RunPulse(run_id, 0, 0, wait))
+                await self._emit(events.RunLiveness(run_id, 0, 0, wait))
 
     async def _run(self, instruction: instructions.SubmitRun, line: RunLine) -> None:
         run_id, unit = instruction.run_id, instruction.unit

@@ -24,7 +24,7 @@ from herdmesh.session import wire as session_wire
 from herdmesh.session import worker_commands
 from herdmesh.session.model import Failure
 from herdmesh.worker.effects.dead_letters import DeadLetters
-from herdmesh.worker.effects.offsets import Offsets, OffsetsTold, OutcomeUncertain, Prepared
+from herdmesh.worker.effects.offsets import Offsets, OffsetsResult, OutcomeUnknown, Prepared
 from herdmesh.worker.effects.plugins import Plugins, planned_task_configs, validate
 from herdmesh.worker.effects.runs import RunSpecs, fence
 from herdmesh.worker.run import Loggers
@@ -55,14 +55,11 @@ class Commands:
         self._dead_letters = dead_letters
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def answer(
-        self,
-        command_id: str,
-        question: worker_commands.WorkerCommand,
-        send: Callable[[session_pb2.SessionRequest], None],
+    def execute(
+        self, command_id: str, question: questions.Question, send: Callable[[session_pb2.SessionRequest], None]
     ) -> None:
         """Execute the command, then send the reply; without a `command_id` no reply is sent."""
-        self._spawn(self._answer(command_id, question, send))
+        self._spawn(self._execute(command_id, question, send))
 
     async def fence_tasks(self, connector: str, task_count: int) -> None:
         """Initialise the ids of tasks 0 to task_count - 1. Raises KafkaException."""
@@ -90,17 +87,14 @@ class Commands:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(
-        self,
-        command_id: str,
-        question: worker_commands.WorkerCommand,
-        send: Callable[[session_pb2.SessionRequest], None],
+    async def _execute(
+        self, command_id: str, question: questions.Question, send: Callable[[session_pb2.SessionRequest], None]
     ) -> None:
         try:
             reply = await self._reply(question)
         except Exception as error:  # noqa: BLE001 - an author's code may raise anything
             reply = session_pb2.CommandReply(failure=session_wire.failure_to(Failure(*classify(error))))
-            if isinstance(error, OutcomeUncertain):
+            if isinstance(error, OutcomeUnknown):
                 reply.offsets.uncertain = True
         if command_id:
             reply.command_id = command_id
@@ -122,9 +116,9 @@ class Commands:
                 changed = self._loggers.carry_out(question)
                 _log.info("logger_level", logger=logger, level=level, changed=len(changed))
                 return session_pb2.CommandReply(loggers=changed)
-            case worker_commands.ReadOffsets():
-                return _offsets_reply(await self._offsets.told(question))
-            case worker_commands.AlterOffsets():
+            case questions.ReadOffsets():
+                return _offsets_reply(await self._offsets.read(question))
+            case questions.AlterOffsets():
                 return _offsets_reply(await self._offsets.alter(question))
             case worker_commands.PlanTaskConfigs(config=config, tasks_max=tasks_max):
                 return session_pb2.CommandReply(tasks=await self._planned(texts(config), tasks_max))
@@ -148,7 +142,7 @@ class Commands:
         return [properties.to_proto(one) for one in made]
 
 
-def _offsets_reply(told: OffsetsTold) -> session_pb2.CommandReply:
+def _offsets_reply(told: OffsetsResult) -> session_pb2.CommandReply:
     entries = [
         offset_pb2.OffsetEntry(partition_json=partition, offset_json=offset) for partition, offset in told.offsets
     ]
