@@ -174,7 +174,7 @@ def test_pages_go_back_from_the_newest_and_are_stable_when_dead_letters_arrive(
     assert [letter.offset for letter in (*second.letters, *third.letters)] == [3, 2, 1, 0]
     assert third.next_page_token == ""
     assert here.places(page_size=2) == ["0:9", "0:6"]
-    with pytest.raises(ConfigError, match="is no page token"):
+    with pytest.raises(ConfigError, match="is not a page token"):
         here.list(page_token="x")
 
 
@@ -250,7 +250,7 @@ def test_named_dead_letters_are_replayed_all_or_none_and_not_twice_without_again
     here.letters(*(b"v%d" % number for number in range(4)))
     here.letters(b"other", connector_name="b")
     for wrong, why in (
-        ((1, 9), "0:9: there is no such dead letter"),
+        ((1, 9), "0:9: this dead letter does not exist"),
         ((1, 4), "0:4: it is a dead letter of connector b"),
     ):
         with pytest.raises(ConfigError, match=f"nothing was replayed: {why}"):
@@ -287,15 +287,15 @@ def test_a_truncated_dead_letter_is_replayed_from_its_original_record(here: Here
     reply = here.replay()
     [refused] = reply.refused
     assert (reply.replayed_count, refused.place.offset) == (1, 1)
-    assert "-1 has no record at offset 7 (any more): put it back from a file" in refused.reason
+    assert "-1 has no record at offset 7 (any more): replay it from a file" in refused.reason
     again = here.put_back()[1]
     assert (again.partition(), again.key(), again.value()) == (1, b"whole key", b"whole")
     assert headers_of(again) == [("mine", b"2"), (REPLAYED, f"{here.queue}-0@0".encode())]
     [given] = here.list().letters
     given.value, given.mended = b"mine", True
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
-    with pytest.raises(ConfigError, match=r"were cut: write the whole ones into the file and remove the header"):
-        asyncio.run(DeadLetters(here.specs, None).replayed(ReplayOnWorker(here.config, request)))
+    with pytest.raises(ConfigError, match=r"were truncated: put the whole ones into the file and remove the header"):
+        asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(here.config, request)))
     del given.headers[[one.name for one in given.headers].index(CUT)]
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
     asyncio.run(DeadLetters(here.specs, None).replayed(ReplayOnWorker(here.config, request)))
@@ -306,7 +306,7 @@ def test_a_mended_dead_letter_is_replayed_with_its_new_content(here: Here) -> No
     here.letters(b"bad", without=("connector.name", "topic", "partition"))
     given = pb.DeadLetter(partition=0, offset=0, value=b"good", mended=True)
     given.headers.add(name="x", value=b"y")
-    with pytest.raises(ConfigError, match="it does not say its topic"):
+    with pytest.raises(ConfigError, match="its original topic is unknown"):
         here.replay(0)
     given.error_headers[f"{ERROR_HEADER_PREFIX}topic"] = here.topic
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])

@@ -38,4 +38,6 @@ def test_a_mirrors_offsets_of_an_earlier_topic_have_a_note(
     )
     monkeypatch.setattr(source_cluster, "CALL_TIMEOUT_S", 0.2)
     away = {**config, "source.cluster.bootstrap.servers": "127.0.0.1:1"}
-    assert here.note(away).startswith("whether they are gone on from is not known now: the source cluster a")
+    assert here.note(away).startswith(
+        "it is unknown now whether runs continue from these offsets: the source cluster a"
+    )

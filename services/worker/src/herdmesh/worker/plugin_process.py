@@ -193,7 +193,7 @@ def _failure_of(error: BaseException) -> CallFailure:
     try:
         return failure_of(error)
     except BaseException as other:  # noqa: BLE001 - the caller must get an answer
-        message = f"{type(error).__name__} (nothing more can be told of it: {type(other).__name__})"
+        message = f"{type(error).__name__} (its text cannot be read: {type(other).__name__})"
         return CallFailure(kind="failed", message=message, error_class="UNKNOWN")
 
 

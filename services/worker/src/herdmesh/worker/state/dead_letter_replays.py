@@ -119,8 +119,8 @@ class Replays:
         text = ",".join(_run_text(first - runs.next, last - first) for first, last in runs.runs)
         if len(text) > RUNS_BYTES_MAX:
             raise DataError(
-                f"too many single letters of partition {partition} were put back, with others in between, to be "
-                "remembered; put all of them back"
+                f"too many single dead letters of partition {partition} were replayed, with others in between, to be "
+                "recorded; replay all of them"
             )
         return {_TOPIC_ID: self.topic_id, _NEXT: runs.next, _RUNS: text}
 
@@ -140,7 +140,7 @@ class Replays:
                 texts = filter(None, str(offset[_RUNS]).split(","))
                 self.partitions[partition] = Runs(next_offset, [_run_of(text, next_offset) for text in texts])
         except (KeyError, ValueError, TypeError) as error:
-            raise DataError(f"the stored state of replays from {self.topic} cannot be read: {offset}") from error
+            raise DataError(f"the record of replays from {self.topic} cannot be read: {offset}") from error
 
 
 def _run_text(gap: int, more: int) -> str:

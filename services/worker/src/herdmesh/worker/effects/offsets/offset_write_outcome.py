@@ -34,7 +34,7 @@ def refuse_late(given_up_s: float, who: str, outcome: str = "nothing was written
     """Raise TaskFailed when the caller's deadline has passed. `who` caused the delay, `outcome` is its consequence."""
     if time.monotonic() > given_up_s:
         raise TaskFailed(
-            f"{who} answered too late; {outcome}: ask with a longer deadline where that takes so long",
+            f"{who} answered too late; {outcome}: repeat the request with a longer deadline",
             ErrorClass.RETRIABLE,
         )
 

@@ -80,7 +80,7 @@ class Offsets:
         if found.byte_count > OFFSETS_BYTES_MAX:
             raise TaskFailed(
                 f"the connector has {len(found.offsets)} offsets of {found.byte_count} bytes, and at most "
-                f"{OFFSETS_BYTES_MAX} are told at once: read them from the offsets topic",
+                f"{OFFSETS_BYTES_MAX} fit into one response: read them from the offsets topic",
                 ErrorClass.FATAL,
             )
         return found
@@ -153,7 +153,7 @@ class Offsets:
             config, connector = self._source(question)
             return waits.one_line(str(connector.offsets_note(config, committed)))
         except Exception as error:  # noqa: BLE001 - an author's code may raise anything, and the offsets are returned anyway
-            return waits.one_line(f"whether they are gone on from is not known now: {error}")
+            return waits.one_line(f"it is unknown now whether runs continue from these offsets: {error}")
 
     def _read(self, spec: RunSpec) -> SourceOffsets:
         settings = source_settings(spec)
@@ -231,7 +231,7 @@ class Offsets:
         if back is None:
             raise ConfigError(
                 f"{connector.class_name} cannot be rewound to a time: with this config it does not know its "
-                "position at that time; alter its offsets, or reset them to begin again"
+                "position then; alter its offsets, or reset them to start from the beginning"
             )
         change = _SourceChange(question, stored, back)
         if not change.records.keys() <= stored.keys():

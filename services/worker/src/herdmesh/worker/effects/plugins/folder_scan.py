@@ -227,7 +227,7 @@ class ScannedFolders:
                 self.look()
                 self._replaced = [one for one in self._replaced if not one.rest_if_idle()]
             except Exception:  # noqa: BLE001 - a file system may fail in any way, persistently or not
-                _log.exception("plugin_folders_not_looked_at", plugin_path=self._plugin_path)
+                _log.exception("plugin_folder_check_failed", plugin_path=self._plugin_path)
 
     def _found(self) -> list[FoundPlugin]:
         return [one for folder in self._folders.values() for one in folder.found.values()]
@@ -319,8 +319,8 @@ def _nothing() -> None:
 def _late(place: str) -> RefusedPlugin:
     return RefusedPlugin(
         place,
-        f"it did not say within {ANSWER_S:g} s what is in it; the worker serves without it, and goes on asking",
-        "find out what its modules do on import: they may wait for something",
+        f"its scan did not end within {ANSWER_S:g} s; the worker serves without it, and the scan continues",
+        "check what its modules do when they are imported: they may wait for something",
     )
 
 

@@ -200,7 +200,7 @@ class _Line:
         if begun.error:
             await self.close()
             raise RunLost(f"the connector's own Spark application did not start: {begun.error}")
-        _log.info("application_begun", connector=self._connector, pid=self._process.pid, jvm_pid=begun.jvm_pid)
+        _log.info("application_started", connector=self._connector, pid=self._process.pid, jvm_pid=begun.jvm_pid)
         self._reading = asyncio.create_task(self._read(), name=f"application of {self._connector}")
 
     async def execute(self, launch: Launch) -> None:

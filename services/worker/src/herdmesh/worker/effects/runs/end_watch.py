@@ -65,5 +65,5 @@ class EndWatch:
                     ends = await in_thread("ends of tasks with work", lambda wanted=wanted: self._ask(wanted))
                     await self._emit(EndsLearned(ends))
                 except (KafkaException, TimeoutError) as error:
-                    _log.debug("ends_not_learned", error=str(error) or "no answer")
+                    _log.debug("end_offsets_query_failed", error=str(error) or "no answer")
             pause_s = max(self._interval_s, (clock() - begun_s) / _SHARE)

@@ -231,7 +231,7 @@ class IdleWatch:
         try:
             found = await self._asked_signs.now(unit, spec)
         except RetriableError as error:
-            _log.debug("source_away", unit=unit.log_context, error=str(error))
+            _log.debug("source_unreachable", unit=unit.log_context, error=str(error))
             away.on_failure(error)
             return before
         else:
@@ -266,7 +266,7 @@ class IdleWatch:
                 away = False
             except (KafkaException, TimeoutError) as error:
                 if not away:
-                    _log.warning("idle_watch_away", error=str(error) or "no answer")
+                    _log.warning("idle_watch_failed", error=str(error) or "no answer")
                 away = True
                 await self._note_away(error)
                 await asyncio.sleep(_AWAY_PAUSE_S)

@@ -271,10 +271,10 @@ class Processes:
         if given is not None:
             self._by_run.pop(given.line.run_id, None)
             if error is not None and given.line.last_word is not None:
-                _log.warning("process_ended_badly", process_id=process.process_id, error=error)
+                _log.warning("process_ended_abnormally", process_id=process.process_id, error=error)
         unheard = self._on_their_way.pop(process.process_id, None) is not None
         if unheard and len(self._orders) > len(self._on_their_way):
-            self._refuse(self._orders[0], error or "its process ended before its first message")
+            self._refuse(self._orders[0], error or "its process ended before it connected")
         elif not process.given.done() and not self._closing:
             self._pause_after(error or "it ended by itself")
         self._settle()

@@ -97,7 +97,7 @@ class Reloads:
         try:
             now = await in_thread(f"values of {unit.log_context}", lambda: self._resolve(given))
         except Exception as error:  # noqa: BLE001 - an author's provider may raise anything
-            _log.warning("values_not_looked_up", unit=unit.log_context, error=message_of(error))
+            _log.warning("values_lookup_failed", unit=unit.log_context, error=message_of(error))
             await self._emit(events.ValuesUnknown(unit, made_by))
             return
         changed = given.differ(now)

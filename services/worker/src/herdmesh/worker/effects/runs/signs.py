@@ -83,7 +83,7 @@ class Signs:
         except RetriableError:
             raise
         except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then reports the error
-            _log.exception("no_sign", unit=unit.log_context)
+            _log.exception("sign_failed", unit=unit.log_context)
             return None
         finally:
             with self._lock:

@@ -103,7 +103,7 @@ class RunSpecs:
         except RetriableError:
             raise
         except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then reports the error
-            _log.exception("no_sign", unit=unit.log_context)
+            _log.exception("sign_failed", unit=unit.log_context)
             return None
 
     def transactional_id(self, connector: str, task: int) -> str:

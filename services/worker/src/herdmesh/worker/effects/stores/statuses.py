@@ -131,7 +131,7 @@ class StatusClient:
                 # Back into the queue, in front, unless a newer status of the unit waits by now.
                 self._waiting = {one.unit: one for one in batch} | self._waiting
                 if backoff_s == 0.0:
-                    _log.warning("status_store_away", error=str(error), waiting=len(self._waiting))
+                    _log.warning("status_store_unreachable", error=str(error), waiting=len(self._waiting))
                 backoff_s = min(max(0.05, backoff_s * 2), _BACKOFF_S_MAX)
                 await asyncio.sleep(random.uniform(backoff_s / 2, backoff_s))
 
@@ -180,7 +180,7 @@ class StatusClient:
                 away = False
             except HerdmeshError as error:
                 if not away:
-                    _log.warning("lease_not_kept", error=str(error))
+                    _log.warning("lease_not_renewed", error=str(error))
                 away = True
                 await asyncio.sleep(_BACKOFF_S_MAX)
                 continue
