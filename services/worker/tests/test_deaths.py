@@ -163,11 +163,11 @@ def test_unread_statuses_are_bounded() -> None:
         (signal.SIGTERM, "its process was killed by SIGTERM (Terminated)", False),
         (
             signal.SIGKILL,
-            "its process was killed by SIGKILL (Killed): by the kernel for want of memory, or by somebody",
+            "its process was killed by SIGKILL (Killed): by the kernel because memory ran out, or by another process",
             False,
         ),
-        (3 << 8, "its process ended itself with exit code 3, without a word", True),
-        (0, "its process ended itself with exit code 0, without a word", True),
+        (3 << 8, "its process exited with code 3 before its run ended", True),
+        (0, "its process exited with code 0 before its run ended", True),
     ],
 )
 def test_texts_and_blame_for_each_kind_of_end(status: int, words: str, own: bool) -> None:

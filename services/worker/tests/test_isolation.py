@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_sco
 SAID = {
     "segv": r"its process was killed by SIGSEGV \(Segmentation fault\)",
     "abort": r"its process was killed by SIGABRT \(Aborted\)",
-    "exit": "its process ended itself with exit code 3, without a word",
+    "exit": "its process exited with code 3 before its run ended",
     "kill": r"the process of the task died 4 times in a row: its process was killed by SIGKILL \(Killed\): by the ",
     "grow": r"the task used more than herdmesh.memory.max=256MB: its process had (\d+)MB and was killed",
 }

@@ -94,7 +94,7 @@ def test_a_plugin_whose_import_fails_is_refused_and_affects_no_other(
     assert "is no module:Class" in refused["named"][0]
     assert found.registry.versions("Mine") == ["1"]
     assert found.registry.class_named("JsonConverter") is not None
-    assert refused["taken"] == ["a transformation, predicate or converter is called so too"]
+    assert refused["taken"] == ["a transformation, predicate or converter has this name"]
 
 
 def test_bad_links_and_locked_folders_affect_no_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_unusable_plugins_are_listed_with_folder_cause_and_next_step_until_mende
     assert len(told["broken"].why) < 1_100
     assert "the worker detects the change" in told["broken"].fix
     assert told["other"].why.startswith("it is an environment of python2.7")
-    assert told["taken"].why == "a transformation, predicate or converter is called so too"
+    assert told["taken"].why == "a transformation, predicate or converter has this name"
     assert all(one.fix for one in told.values())
     with pytest.raises(ConfigError) as unknown:
         found.registry.find("Bad")
@@ -157,7 +157,7 @@ def test_a_working_folder_stays_known_when_it_breaks_or_is_removed(tmp_path: Pat
     assert told == [1]
     environment.folder.rename(tmp_path.with_name("away"))
     found.folders.look()
-    assert any("is not there any more" in one.why for one in found.folders.refused())
+    assert any("the folder is missing" in one.why for one in found.folders.refused())
     assert told == [1, 1]
     found.close()
 

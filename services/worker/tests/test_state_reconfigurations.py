@@ -96,7 +96,7 @@ def test_a_long_delayed_request_is_a_wait_until_it_is_executed() -> None:
     ).waits
     assert unit == CONNECTOR
     assert wait is not None
-    assert wait.text().startswith("waits for the limit of reconfigurations: the connector asked for new task configs")
+    assert wait.text().startswith("waits for the limit of reconfigurations: the connector requested new task configs")
     assert wait.next_ms == 1_006_000 + int((due - now - 6.0) * 1000)
     answered(state, state.handle(events.Tick(), due), due, 0)
     out = state.handle(events.HeartbeatDue(False, 1_000_000 + int((due - now) * 1000)), due)

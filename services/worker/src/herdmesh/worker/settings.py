@@ -84,10 +84,10 @@ class WorkerSettings(AdvertisedSettings):
     warm_runs_max: int = Field(
         default=-1,
         ge=-1,
-        description="runs that go on with nothing to do while no task waits for a slot, so that a record after a pause "
-        "waits for nothing; each some 20 MB and less than a hundredth of a core; 0 = none; -1 = half the slots, 4 at "
-        "most, and 0 with spark_master, where each would hold an executor's core. None of a connector that sets "
-        "herdmesh.linger.ms",
+        description="limit of warm runs, which continue without work while no task waits for a slot, so that a record "
+        "after a pause is not delayed; each some 20 MB and less than a hundredth of a core; 0 = none; -1 = half the "
+        "slots, 4 at most, and 0 with spark_master, where each would hold an executor's core. None of a connector that "
+        "sets herdmesh.linger.ms",
     )
     slots: int = Field(default_factory=default_slots, ge=1, description="runs at a time")
     standbys: int = Field(
@@ -104,13 +104,15 @@ class WorkerSettings(AdvertisedSettings):
         description="a run that does nothing for so long is shown as STALLED; consumer.max.poll.interval.ms ends it",
     )
     leave_timeout_ms: int = Field(
-        default=10_000, ge=0, description="how long the herder may take to move all units to other workers"
+        default=10_000, ge=0, description="how long the herder may take to move all units away"
     )
-    watch_interval_ms: int = Field(default=150, ge=10, description="how often idle sinks' partitions are checked")
+    watch_interval_ms: int = Field(
+        default=150, ge=10, description="how often the ends of idle sinks' partitions are queried"
+    )
     memory_max: str = Field(
         default="",
         description="the most memory a run's process may have, such as 512MB; empty = no bound; a connector's "
-        "herdmesh.memory.max goes before it",
+        "herdmesh.memory.max overrides it",
     )
     spark_master: str = Field(default="", description="empty = local[slots]")
     spark_driver_memory: str = Field(default="512m", description="heap of the JVM; no record passes through it")

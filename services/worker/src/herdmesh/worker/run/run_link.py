@@ -138,7 +138,7 @@ class WorkerLink:
             self._watch_loop(order)
             return order
         if self._broken != _ENDED:
-            raise RunLost(f"the worker did not take the process: {self._broken}")
+            raise RunLost(f"the worker did not accept the process: {self._broken}")
         return None
 
     def _watch_loop(self, order: RunOrder) -> None:

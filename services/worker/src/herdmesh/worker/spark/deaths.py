@@ -142,13 +142,13 @@ def words_for(status: int) -> str:
     """Text for an operator about a process that ended without its last word."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
-        return f"its process ended itself with exit code {code}, without a word"
+        return f"its process exited with code {code} before its run ended"
     number = -code
     known = number in signal.valid_signals()
     name = signal.Signals(number).name if known and number < signal.SIGRTMIN else f"signal {number}"
     what = signal.strsignal(number) if known else None
     text = f"its process was killed by {name}" + (f" ({what})" if what else "")
-    return f"{text}: by the kernel for want of memory, or by somebody" if number == signal.SIGKILL else text
+    return f"{text}: by the kernel because memory ran out, or by another process" if number == signal.SIGKILL else text
 
 
 def is_own_doing(status: int) -> bool:

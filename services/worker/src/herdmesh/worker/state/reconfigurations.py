@@ -70,10 +70,10 @@ class Reconfigurations:
     def condition(self) -> Condition:
         """Condition of the connector's status while it is limited."""
         message = (
-            f"the connector asked for new task configs {self.carried_out + 1} times in a row: it is asked for them "
-            f"once in {self._wait_s():g} s now, so that its tasks can run between their restarts; nothing is lost, the "
-            f"last request counts. It ends {QUIET_S:g} s after its last one. Look at what makes the connector ask: "
-            "requestTaskReconfiguration is for changes of its source"
+            f"the connector requested new task configs {self.carried_out + 1} times in a row: its requests are "
+            f"executed once in {self._wait_s():g} s now, so that its tasks can run between their restarts; nothing is "
+            f"lost, the last request counts. The limit ends {QUIET_S:g} s after its last request. Check why the "
+            "connector requests them: requestTaskReconfiguration is for changes of its source"
         )
         return Condition(LIMITED, message)
 

@@ -112,15 +112,15 @@ def _wait_of(task: Task, tasks: Tasks, seen: _Seen, now: float, now_ms: int) -> 
         return None
     match task.phase:
         case Phase.QUEUED if tasks.running.paused_until is not None:
-            why = "this worker stood still, and begins no run before it knows what is still its own"
-            return Wait("the word of its leader", why, since_ms)
+            why = "this worker was frozen, and begins no run before it knows which units it still owns"
+            return Wait("confirmation by its leader", why, since_ms)
         case Phase.QUEUED:
             return Wait("a run slot", f"all {tasks.running.slots} slots of this worker are taken", since_ms)
         case Phase.STARTING if run is not None:
-            why = "a process is made ready and its config is resolved"
+            why = "its process is being started and its config resolved"
             return run.wait or Wait("the start of its run", why, since_ms)
         case Phase.STOPPING if run is not None:
-            return run.wait or Wait("its run to end", "the run was requested to commit and end", since_ms)
+            return run.wait or Wait("the end of its run", "the run has the command to commit and end", since_ms)
         case Phase.WAITING if task.retry_at is not None:
             seen.next_ms = seen.next_ms or now_ms + int((task.retry_at - now) * 1000)
             return Wait(task.retry_reason, "", since_ms, task.lost_runs, seen.next_ms)
@@ -141,6 +141,6 @@ def _wait_of_connector(connector: Connector, seen: _Seen, now: float, now_ms: in
         return Wait("the connector's code", message, seen.since_ms)
     if requests.due_at is not None:
         seen.next_ms = seen.next_ms or now_ms + int((requests.due_at - now) * 1000)
-        message = f"the connector asked for new task configs {requests.carried_out + 1} times in a row"
+        message = f"the connector requested new task configs {requests.carried_out + 1} times in a row"
         return Wait("the limit of reconfigurations", message, seen.since_ms, 0, seen.next_ms)
     return None

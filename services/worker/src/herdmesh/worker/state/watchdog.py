@@ -29,7 +29,7 @@ STALLED: Final = "STALLED"
 CONFIRM_S: Final = 2.5
 """More than the interval of the reports."""
 _SETTING: Final = "max.poll.interval.ms"
-_UNNAMED: Final = "the connector's code does not return, and does not say what it waits for (`herdmesh.sdk.waits`)"
+_UNNAMED: Final = "the connector's code does not return, and reports no wait (`herdmesh.sdk.waits`)"
 
 
 @unique
@@ -100,8 +100,8 @@ class Silence:
         since = f" since {_text(self.moved_ms)}" if self.moved_ms else ""
         where = f"it {wait.text()}" if wait is not None else _UNNAMED
         message = (
-            f"its run has done nothing{since}: {where}; its stacks are in the worker's log. It is ended and tried "
-            f"again after {_seconds(self.end_ms)} of that (consumer.override.{_SETTING}), or now by "
+            f"its run has done nothing{since}: {where}; its stacks are in the worker's log. It is ended and "
+            f"retried after {_seconds(self.end_ms)} without progress (consumer.override.{_SETTING}), or now by "
             f"`herd restart {unit.connector} --task {unit.task}`"
         )
         return Condition(STALLED, message, self.moved_ms)
@@ -112,7 +112,7 @@ class Silence:
         where = f"it {wait.text()}" if wait is not None else _UNNAMED
         return Failure(
             f"the run did nothing for {_seconds(self.end_ms)} ({_SETTING}) and was ended: {where}{since}. The worker's "
-            f"log has its stacks. What may take longer needs a larger consumer.override.{_SETTING}",
+            f"log has its stacks. Set a larger consumer.override.{_SETTING} for calls that may take longer",
             error_class=ErrorClass.RETRIABLE,
         )
 

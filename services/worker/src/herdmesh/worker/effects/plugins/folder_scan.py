@@ -304,7 +304,7 @@ class ScannedFolders:
             if before and answer:
                 _log.info(
                     "plugin_folder_changed", folder=folder.imports.folder,
-                    fix="what runs of it goes on as it was started; `herd restart` runs what is there now",
+                    fix="running connectors keep the code they were started with; `herd restart` uses the new one",
                 )  # fmt: skip
             self.tell()
         with self._changed:  # after the callback, so that waiting callers can use the plugins
@@ -326,7 +326,7 @@ def _late(place: str) -> RefusedPlugin:
 
 def _gone(place: str) -> RefusedPlugin:
     return RefusedPlugin(
-        place, "the folder is not there any more, so nothing of it can be started", "put it back, or restart the worker"
+        place, "the folder is missing, so none of its plugins can be started", "put it back, or restart the worker"
     )
 
 

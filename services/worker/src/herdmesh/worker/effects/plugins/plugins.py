@@ -172,7 +172,7 @@ def _with_free_names(
     for one in found:
         folder = one.imports.folder if one.imports is not None else ""
         if one.name in taken or installed.get(one.name, one.name) != one.name:
-            _refuse(refused, one, "another plugin is called so too", _RENAME)
+            _refuse(refused, one, "another plugin has this name", _RENAME)
             continue
         free = tuple(name for name in one.aliases if name not in taken and owners[name] == {one.name})
         if len(free) < len(one.aliases):
@@ -201,11 +201,11 @@ def _without_clashes(
         owner = kept.get(one.class_name, one.class_name)
         why = ""
         if owner != one.class_name:
-            why = f"{owner} is called so too"
+            why = f"{owner} has this name"
         elif one.class_name in of_other_kinds:
-            why = "a transformation, predicate or converter is called so too"
+            why = "a transformation, predicate or converter has this name"
         elif kinds - {one.kind}:
-            why = "one of its name moves records the other way"
+            why = "a connector of this name has the other direction (source or sink)"
         if why:
             _refuse(refused, one, why, _RENAME)
             continue
