@@ -102,7 +102,7 @@ async def test_no_status_is_lost_while_the_worker_is_busy(
     def tell_all() -> None:
         for name in names:
             deaths.say_begun(name)  # all of this process, whose pid is used again
-            deaths._say("ended", os.getpid(), signal.SIGKILL)  # pyright: ignore[reportPrivateUsage]
+            deaths._send("ended", os.getpid(), signal.SIGKILL)  # pyright: ignore[reportPrivateUsage]
 
     teller = threading.Thread(target=tell_all)
     teller.start()

@@ -86,21 +86,21 @@ class PluginConnectors:
 
     def __init__(self, say: Callable[[_ToWorker], None], broken: CallFailure | None = None) -> None:
         """`broken`: why nothing can be imported from the folder; it is the answer to every call."""
-        self._say = say
+        self._send = say
         self._broken = broken
         self._started: dict[str, Connector] = {}
         #: waits of the instances that run or are being started.
         self._waits: dict[str, Waits] = {}
-        self._told_waits: dict[str, Wait] = {}
+        self._sent_waits: dict[str, Wait] = {}
         self._numbers = itertools.count(1)
-        self._asking: dict[int, queue.SimpleQueue[CommittedOffsets]] = {}
+        self._offset_requests: dict[int, queue.SimpleQueue[CommittedOffsets]] = {}
 
     def execute(self, call: Call) -> None:
         """Execute the call and send its result."""
         value: Any = None
         failure = self._broken
         if failure is not None:
-            self._say(Answer(number=call.number, failure=failure))
+            self._send(Answer(number=call.number, failure=failure))
             return
         try:
             with secrets_of_one_answer():
@@ -108,12 +108,12 @@ class PluginConnectors:
                 value = self._value(call)
         except BaseException as error:  # noqa: BLE001 - an author's code may raise anything, such as SystemExit
             failure = _failure_of(error)
-        self._say(Answer(number=call.number, value=value, failure=failure))
+        self._send(Answer(number=call.number, value=value, failure=failure))
 
     def _value(self, call: Call) -> Any:
         loaded = loaded_entry(metadata.EntryPoint("", call.entry, ENTRY_POINT_GROUP))
         if isinstance(loaded, type) and issubclass(loaded, AuthoredPlugin):
-            return _asked_of_authored(loaded, call)
+            return _call_authored(loaded, call)
         cls = _class(loaded, call.entry)
         arguments = call.arguments
         if call.what in _RULES:
@@ -135,18 +135,18 @@ class PluginConnectors:
         """Send the beginning, change and end of waits of instances."""
         for instance, waits in list(self._waits.items()):
             wait = waits.shown()
-            if wait == self._told_waits.get(instance):
+            if wait == self._sent_waits.get(instance):
                 continue
             if wait is None:
-                del self._told_waits[instance]
-                self._say(WaitChanged(instance=instance))
+                del self._sent_waits[instance]
+                self._send(WaitChanged(instance=instance))
             else:
-                self._told_waits[instance] = wait
-                self._say(WaitChanged(instance=instance, **asdict(wait)))
+                self._sent_waits[instance] = wait
+                self._send(WaitChanged(instance=instance, **asdict(wait)))
 
     def _stop(self, instance: str) -> None:
         self._waits.pop(instance, None)
-        self._told_waits.pop(instance, None)
+        self._sent_waits.pop(instance, None)
         self._started.pop(instance).stop()
 
     def _start(self, cls: type[Connector], instance: str, config: dict[str, str | None]) -> None:
@@ -161,8 +161,8 @@ class PluginConnectors:
 
     def _begin(self, made: Connector, instance: str, config: dict[str, str | None], waits: Waits) -> None:
         # no timeout: the author's `start` returns or not, and its threads may call the context at any time
-        outdated = PacedRequests(lambda: self._say(TasksOutdated(instance=instance)))
-        failed = FirstError(lambda error: self._say(Raised(instance=instance, failure=failure_of(error))))
+        outdated = PacedRequests(lambda: self._send(TasksOutdated(instance=instance)))
+        failed = FirstError(lambda error: self._send(Raised(instance=instance, failure=failure_of(error))))
         made.context = ConnectorContext(
             outdated.request, failed.raised, lambda partitions: self._committed(instance, partitions), waits
         )
@@ -173,9 +173,9 @@ class PluginConnectors:
         """The committed offsets. Blocks until the worker replies."""
         told: queue.SimpleQueue[CommittedOffsets] = queue.SimpleQueue()
         number = next(self._numbers)
-        self._asking[number] = told
+        self._offset_requests[number] = told
         named = tuple(None if one is None else dict(one) for one in partitions)
-        self._say(OffsetsWanted(instance=instance, number=number, partitions=named))
+        self._send(OffsetsWanted(instance=instance, number=number, partitions=named))
         answer = told.get()
         if answer.failure is not None:
             raise raised(answer.failure)
@@ -183,7 +183,7 @@ class PluginConnectors:
 
     def on_offsets(self, answer: CommittedOffsets) -> None:
         """Pass the worker's reply to the waiting caller."""
-        asking = self._asking.pop(answer.number, None)
+        asking = self._offset_requests.pop(answer.number, None)
         if asking is not None:
             asking.put(answer)
 
@@ -252,7 +252,7 @@ def _rule(cls: type[Connector] | type[AuthoredPlugin], what: str, name: str, abo
     return rule(name, about)
 
 
-def _asked_of_authored(cls: type[AuthoredPlugin], call: Call) -> Any:
+def _call_authored(cls: type[AuthoredPlugin], call: Call) -> Any:
     """Describe or configure a transformation, predicate or converter; only runs use it on records."""
     if call.what in _RULES:
         return _rule(cls, call.what, *call.arguments)

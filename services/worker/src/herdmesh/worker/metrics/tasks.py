@@ -48,7 +48,7 @@ class TaskMeter:
         self.in_run = False
         self.wait: Wait | None = None
         self._run_id = ""
-        self._told = _NONE
+        self._reported = _NONE
 
     def changed(self, state: RunState, now_s: float) -> None:
         """Record the state."""
@@ -58,7 +58,7 @@ class TaskMeter:
 
     def begun(self, run_id: str) -> None:
         """Record that a run was submitted."""
-        self._run_id, self._told, self.in_run = run_id, _NONE, True
+        self._run_id, self._reported, self.in_run = run_id, _NONE, True
         self._errors_before = self.errors
         self.runs += 1
 
@@ -71,7 +71,7 @@ class TaskMeter:
         """Record a run's report: counts of the whole run, and measures since its previous report."""
         if run_id != self._run_id:
             return
-        before, self._told = self._told, progress
+        before, self._reported = self._reported, progress
         taken, given = progress.records_in - before.records_in, progress.records_out - before.records_out
         self.records_in += taken
         self.records_out += given

@@ -116,7 +116,7 @@ class WorkerLink:
         self._order: run_service_pb2.RunOrder | None = None
         self._watch: RunWatch | None = None
         self._moved_ms = 0
-        self._answered = threading.Event()
+        self._ordered = threading.Event()
         self._over = threading.Event()
         self._commands: deque[Command] = deque()
 
@@ -132,7 +132,7 @@ class WorkerLink:
 
         Raises RunLost when the worker cannot be reached, or does not know this process.
         """
-        self._answered.wait()
+        self._ordered.wait()
         if self._order is not None:
             order = RunOrder.from_wire(self._order)
             self._watch_loop(order)
@@ -261,14 +261,14 @@ class WorkerLink:
             self._changed.notify_all()
         if why is not None:
             self._commands.append(Stop(f"the line to the worker is broken: {why}"))
-        self._answered.set()
+        self._ordered.set()
         self._over.set()
 
     def _take(self, response: run_service_pb2.RunResponse) -> None:
         match response.WhichOneof("message"):
             case "order":
                 self._order = response.order
-                self._answered.set()
+                self._ordered.set()
             case "stop":
                 with self._changed:
                     self._commands.append(Stop(response.stop.reason))

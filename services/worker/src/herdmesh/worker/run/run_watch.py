@@ -56,12 +56,12 @@ class RunWatch:
         self._shown = False
         self._stopping = False
         self._moves = progress_ticks.moves()
-        self._looked_s = now_s
+        self._checked_s = now_s
         self._later(min(self._stalled_s, self._end_s) - self.interval_s / 2)
 
     def wait_s(self, now_s: float) -> float:
         """Time until the next check."""
-        return max(0.0, self._looked_s + self.interval_s - now_s)
+        return max(0.0, self._checked_s + self.interval_s - now_s)
 
     def look(self, now_s: float) -> int:
         """Time without progress of the loop in ms; 0 = it has moved since the last check."""
@@ -70,13 +70,13 @@ class RunWatch:
             self._moves, self._silent_s, self._shown = moves, 0.0, False
             self._later(min(self._stalled_s, self._end_s) - self.interval_s / 2)
         else:
-            self._silent_s += min(now_s - self._looked_s, 2 * self.interval_s)
+            self._silent_s += min(now_s - self._checked_s, 2 * self.interval_s)
             if self._silent_s >= self._stalled_s and not self._shown:
                 self._shown = True
                 _log.warning("run_stalled", silent_ms=int(self._silent_s * 1000))
                 if self._end_s - _BEFORE_END_S > self._silent_s:
                     self._later(self._end_s - _BEFORE_END_S - self._silent_s)
-        self._looked_s = now_s
+        self._checked_s = now_s
         return int(self._silent_s * 1000)
 
     def on_stop_command(self) -> None:

@@ -36,7 +36,7 @@ _FROM_OUTSIDE: Final = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT,
 
 def say_begun(process_id: str) -> None:
     """Send this child's process id, for which the daemon will report the end."""
-    _say("begun", os.getpid(), process_id)
+    _send("begun", os.getpid(), process_id)
 
 
 def watch_children() -> None:
@@ -57,10 +57,10 @@ def watch_children() -> None:
 def _reap(_number: int, _frame: Any) -> None:
     with contextlib.suppress(ChildProcessError):  # no child is left
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            _say("ended", *found)
+            _send("ended", *found)
 
 
-def _say(*words: object) -> None:
+def _send(*words: object) -> None:
     path = os.environ.get(SOCKET_VARIABLE)
     if not path:
         return

@@ -115,7 +115,7 @@ def _sockets_in(folder: Path) -> dict[str, str]:
     return {f"{name}.enabled": "false"}
 
 
-async def _say_it_waits(master: str) -> None:
+async def _log_wait(master: str) -> None:
     """Log that Spark's start waits, until cancelled. Spark waits for ever, without a message, for a master that has no
     room for an executor; the worker does not serve meanwhile, so only its log can show it.
     """
@@ -170,7 +170,7 @@ class SparkHost:
             self._scratch = ScratchFolder(WORKER)
             socket = await self._deaths.start(self._scratch.path)
             self._conf = {**_in_folder(self._conf, self._scratch.path), f"{_ENV}.{deaths.SOCKET_VARIABLE}": socket}
-            waiting = asyncio.create_task(_say_it_waits(self._conf.get("spark.master", "")), name="wait for Spark")
+            waiting = asyncio.create_task(_log_wait(self._conf.get("spark.master", "")), name="wait for Spark")
             try:
                 await in_thread("spark start", self._start)
             finally:

@@ -69,7 +69,7 @@ class Connector:
     """The wait that the instance reported."""
     wait: Wait | None = None
     """The wait as last written to its status and sent to its leader."""
-    giving_up: bool = False
+    releasing: bool = False
     successor: StartUnit | None = None
 
 
@@ -103,7 +103,7 @@ class Connectors:
             and str(connector.started_by) == made_by
             and connector.target is TargetState.STARTED
             and connector.failure is None
-            and not connector.giving_up
+            and not connector.releasing
         )
 
     def next_deadline(self) -> float | None:
@@ -118,7 +118,7 @@ class Connectors:
         """Hold the connector, and start its instance unless its target is PAUSED or STOPPED."""
         name = event.unit.connector
         held = self._connectors.get(name)
-        if held is not None and not (held.giving_up and held.successor is None):
+        if held is not None and not (held.releasing and held.successor is None):
             current = held.successor.assignment if held.successor is not None else held.assignment
             if event.assignment == current and held.successor is None:
                 return [self._report(held), *self.set_target(name, event.target, now)]
@@ -126,7 +126,7 @@ class Connectors:
                 return []
         if held is not None:
             held.successor = event
-            return self._give_up(held, now)
+            return self._release(held, now)
         connector = Connector(event.unit, event.assignment, ConnectorSpec.of(event), event.target, event.conditions)
         self._connectors[name] = connector
         if event.target is not TargetState.STARTED:
@@ -139,14 +139,14 @@ class Connectors:
         if connector is None:
             return []
         connector.successor = None
-        return self._give_up(connector, now)
+        return self._release(connector, now)
 
     def set_target(self, name: str, target: TargetState, now: float) -> list[Instruction]:
         """Pause, stop or resume in place. A FAILED connector stays FAILED, unless it is stopped
         (docs/reference/connect/herder.md, section 7).
         """
         connector = self._connectors.get(name)
-        if connector is None or connector.giving_up or connector.target is target:
+        if connector is None or connector.releasing or connector.target is target:
             return []
         connector.target = target
         if target is TargetState.STOPPED and connector.call is Call.NONE:
@@ -161,7 +161,7 @@ class Connectors:
     def generate(self, event: GenerateTaskConfigs, now: float) -> list[Instruction]:
         """Request task configs; also replies when the connector is not held, so that the leader need not wait."""
         connector = self._connectors.get(event.connector)
-        if connector is None or connector.giving_up or connector.assignment != event.assignment:
+        if connector is None or connector.releasing or connector.assignment != event.assignment:
             failure = Failure("this worker does not hold the connector", error_class=ErrorClass.RETRIABLE)
             return [instructions.SendTaskConfigs(event.connector, event.assignment, failure=failure)]
         if connector.failure is not None:
@@ -208,14 +208,14 @@ class Connectors:
 
     def started(self, name: str, op_id: int, failure: Failure | None, now: float) -> list[Instruction]:
         """Handle the return of `start`."""
-        connector = self._answered(name, op_id)
+        connector = self._on_returned(name, op_id)
         if connector is None:
             return []
         if failure is not None:
             return [*self._failed(connector, failure), *self._drive(connector, now)]
         connector.started = True
         connector.started_by = op_id
-        wanted = connector.target is TargetState.STARTED and not connector.giving_up
+        wanted = connector.target is TargetState.STARTED and not connector.releasing
         out = self._change_state(connector, RunState.RUNNING) if wanted else []
         if connector.stale:
             connector.stale = False
@@ -224,25 +224,25 @@ class Connectors:
 
     def stopped(self, name: str, op_id: int, now: float) -> list[Instruction]:
         """Handle the return of `stop`."""
-        connector = self._answered(name, op_id)
+        connector = self._on_returned(name, op_id)
         if connector is None:
             return []
         connector.started = False
         if connector.target is TargetState.STOPPED:
             connector.failure = None
         resting = None if connector.failure is not None else _RESTING.get(connector.target)
-        out = self._change_state(connector, resting) if resting is not None and not connector.giving_up else []
+        out = self._change_state(connector, resting) if resting is not None and not connector.releasing else []
         return [*out, *self._drive(connector, now)]
 
     def task_configs_made(
         self, name: str, op_id: int, tasks: Sequence[Config], failure: Failure | None, now: float
     ) -> list[Instruction]:
         """Handle the return of `task_configs`. An error fails the request, not the connector, as in Connect."""
-        connector = self._answered(name, op_id)
+        connector = self._on_returned(name, op_id)
         if connector is None:
             return []
         out: list[Instruction] = []
-        if not connector.giving_up:
+        if not connector.releasing:
             out.append(instructions.SendTaskConfigs(name, connector.assignment, tasks, failure))
         return [*out, *self._drive(connector, now)]
 
@@ -255,7 +255,7 @@ class Connectors:
 
     def status_if_running(self, connector: Connector) -> list[Instruction]:
         """Write its status again, if it is RUNNING."""
-        return [self._status(connector)] if connector.state is RunState.RUNNING and not connector.giving_up else []
+        return [self._status(connector)] if connector.state is RunState.RUNNING and not connector.releasing else []
 
     def tick(self, now: float) -> list[Instruction]:
         """Execute due requests for task configs, and release connectors whose code does not return."""
@@ -265,7 +265,7 @@ class Connectors:
                 out += self._offer(connector, now)
             out += self._limited(connector, now)
             if connector.abandon_at is not None and connector.abandon_at <= now:
-                out += [instructions.AbandonConnector(connector.unit.connector), *self._given_up(connector, now)]
+                out += [instructions.AbandonConnector(connector.unit.connector), *self._released(connector, now)]
         return out
 
     # --- transitions
@@ -281,16 +281,16 @@ class Connectors:
         if limited is connector.requests.limited:
             return []
         connector.requests.limited = limited
-        return [] if connector.giving_up else [self._status(connector)]
+        return [] if connector.releasing else [self._status(connector)]
 
     def _drive(self, connector: Connector, now: float) -> list[Instruction]:
         if connector.call is not Call.NONE:
             return []
         name = connector.unit.connector
-        if connector.giving_up:
+        if connector.releasing:
             if connector.started:
                 return [instructions.StopConnector(name, self._call(connector, Call.STOP))]
-            return self._given_up(connector, now)
+            return self._released(connector, now)
         if connector.target is TargetState.STARTED and not connector.started and connector.failure is None:
             return [instructions.StartConnector(name, self._call(connector, Call.START), connector.spec.config)]
         is_over = connector.failure is not None or connector.target is not TargetState.STARTED
@@ -308,7 +308,7 @@ class Connectors:
         connector.op_id = self._ops
         return self._ops
 
-    def _answered(self, name: str, op_id: int) -> Connector | None:
+    def _on_returned(self, name: str, op_id: int) -> Connector | None:
         connector = self._connectors.get(name)
         if connector is None or connector.op_id != op_id or connector.call is Call.NONE:
             return None
@@ -316,7 +316,7 @@ class Connectors:
         return connector
 
     def _failed(self, connector: Connector, failure: Failure) -> list[Instruction]:
-        if connector.giving_up:
+        if connector.releasing:
             return []
         if connector.target is TargetState.STOPPED:
             # Stopped while it started: stopping ends the FAILED state, also when the failure comes after the stop.
@@ -330,13 +330,13 @@ class Connectors:
             out.append(instructions.SendTaskConfigs(name, connector.assignment, failure=failure))
         return out
 
-    def _give_up(self, connector: Connector, now: float) -> list[Instruction]:
-        if not connector.giving_up:
-            connector.giving_up = True
+    def _release(self, connector: Connector, now: float) -> list[Instruction]:
+        if not connector.releasing:
+            connector.releasing = True
             connector.abandon_at = now + self._stop_timeout_ms / 1000
         return self._drive(connector, now)
 
-    def _given_up(self, connector: Connector, now: float) -> list[Instruction]:
+    def _released(self, connector: Connector, now: float) -> list[Instruction]:
         del self._connectors[connector.unit.connector]
         successor = connector.successor
         if successor is not None:

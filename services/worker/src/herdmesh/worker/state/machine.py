@@ -84,7 +84,7 @@ class WorkerState:
     def held_units(self) -> list[Holding]:
         """The held units for hello, including those being released: their end will be reported."""
         held = [*self.connectors, *self.tasks]
-        return [HeldUnit(one.unit, one.assignment, one.state, one.failure, one.giving_up) for one in held]
+        return [Holding(one.unit, one.assignment, one.state, one.failure, one.releasing) for one in held]
 
     def next_deadline(self) -> float | None:
         """Time of the next Tick, None = never."""
@@ -250,7 +250,7 @@ class WorkerState:
         out: list[Instruction] = []
         for holding in self.held_units():
             if holding.unit not in message.adopted:
-                out += self._give_up(holding.unit, "the herder did not adopt it", now)
+                out += self._release(holding.unit, "the herder did not adopt it", now)
         out += self.connectors.session_opened(now)
         out += self.tasks.resume_runs(now)
         if self._exit_code is not None:
@@ -269,15 +269,15 @@ class WorkerState:
         if held is None or held.assignment.order > stop.assignment.order:
             # Already released, or held under a newer assignment than that of the stop command.
             return [instructions.SendReport(stop.unit, stop.assignment, RunState.UNASSIGNED)]
-        return self._give_up(stop.unit, stop.reason, now)
+        return self._release(stop.unit, stop.reason, now)
 
     def _stale(self, unit: UnitId, generation: int, now: float) -> list[Instruction]:
         held = self.connectors.get(unit.connector) if unit.task is None else self.tasks.get(unit)
         if held is None or held.assignment.generation != generation:
             return []
-        return self._give_up(unit, "another worker owns it under a newer generation", now)
+        return self._release(unit, "another worker owns it under a newer generation", now)
 
-    def _give_up(self, unit: UnitId, reason: str, now: float) -> list[Instruction]:
+    def _release(self, unit: UnitId, reason: str, now: float) -> list[Instruction]:
         if unit.task is None:
             return self.connectors.stop(unit.connector, now)
         return self.tasks.stop(unit, reason, now)
@@ -303,7 +303,7 @@ class WorkerState:
                 self._exit_by = now + wait_ms / 1000
         out: list[Instruction] = []
         for holding in self.held_units():
-            out += self._give_up(holding.unit, reason, now)
+            out += self._release(holding.unit, reason, now)
         return out
 
     def _tick(self, now: float) -> list[Instruction]:

@@ -99,7 +99,7 @@ def runs_to_share(
     point (`SourceTask.may_yield`), and others are commanded in its place.
     """
     movable = {name: [run for run in own if not run.keeps_slot(now)] for name, own in runs.items()}
-    owed = _owed(runs, movable, waiting)
+    owed = _slots_to_yield(runs, movable, waiting)
     asked: list[tuple[Run, int]] = []
     for name, own in movable.items():
         leaving = sum(1 for run in own if run.is_leaving(now))
@@ -109,7 +109,7 @@ def runs_to_share(
     return asked
 
 
-def _owed(
+def _slots_to_yield(
     runs: Mapping[str, Sequence[Run]], movable: Mapping[str, Sequence[Run]], waiting: Mapping[str, int]
 ) -> Counter[str]:
     """The number of slots that each connector must yield to others: slots move one by one from the connector with the

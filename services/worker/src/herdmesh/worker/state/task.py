@@ -82,7 +82,7 @@ class Task:
     """The idle watch's wait on behalf of a task without a run."""
     wait: Wait | None = None
     """The wait as last written to its status and sent to its leader."""
-    giving_up: bool = False
+    releasing: bool = False
     successor: StartUnit | None = None
     """Start command to execute once this task is released."""
 
@@ -95,7 +95,7 @@ def change_state(task: Task, state: RunState) -> list[Instruction]:
 
 def status_if_running(task: Task) -> list[Instruction]:
     """The status again, only for a RUNNING task: in any other state a stalled run does not matter."""
-    return [status(task)] if task.state is RunState.RUNNING and not task.giving_up else []
+    return [status(task)] if task.state is RunState.RUNNING and not task.releasing else []
 
 
 def status(task: Task) -> Instruction:

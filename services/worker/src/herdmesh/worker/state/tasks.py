@@ -109,7 +109,7 @@ class Tasks:
     def start(self, event: StartUnit, now: float) -> list[Instruction]:
         """Hold the task; run it unless its target is PAUSED."""
         held = self._tasks.get(event.unit)
-        if held is not None and not (held.giving_up and held.successor is None):
+        if held is not None and not (held.releasing and held.successor is None):
             current = held.successor.assignment if held.successor is not None else held.assignment
             if event.assignment == current and held.successor is None:
                 # A repeated command: the herder may have missed our report.
@@ -118,7 +118,7 @@ class Tasks:
                 return []
         if held is not None:
             held.successor = event
-            return self._give_up(held, "replaced by a newer assignment", now)
+            return self._release(held, "replaced by a newer assignment", now)
         self._start_counts[event.unit] = self._start_counts.pop(event.unit, 0) + 1
         if len(self._start_counts) > _START_COUNTS_MAX:
             del self._start_counts[next(iter(self._start_counts))]
@@ -138,12 +138,12 @@ class Tasks:
         if task is None:
             return []
         task.successor = None
-        return self._give_up(task, reason, now)
+        return self._release(task, reason, now)
 
     def set_target(self, unit: UnitId, target: TargetState, now: float) -> list[Instruction]:
         """Pause or resume in place. A FAILED task stays FAILED, as in Connect."""
         task = self._tasks.get(unit)
-        if task is None or task.giving_up:
+        if task is None or task.releasing:
             return []
         wanted = TargetState.STARTED if target is TargetState.STARTED else TargetState.PAUSED
         if task.target is wanted:
@@ -270,7 +270,7 @@ class Tasks:
         task = self._tasks[unit]
         if task.phase is Phase.FAILED:
             started = task.target is TargetState.STARTED
-            return self._give_up(task, "values that its config refers to have changed", now) if started else []
+            return self._release(task, "values that its config refers to have changed", now) if started else []
         if task.run is None:
             return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
         if task.run.outcome is not None:
@@ -350,14 +350,14 @@ class Tasks:
             )
         ]
 
-    def _give_up(self, task: Task, reason: str, now: float) -> list[Instruction]:
-        task.giving_up = True
+    def _release(self, task: Task, reason: str, now: float) -> list[Instruction]:
+        task.releasing = True
         if task.run is not None:
             return self._stop_run(task, reason, now)
         self._running.leave_queue(task)
-        return self._given_up(task, now)
+        return self._released(task, now)
 
-    def _given_up(self, task: Task, now: float) -> list[Instruction]:
+    def _released(self, task: Task, now: float) -> list[Instruction]:
         del self._tasks[task.unit]
         out: list[Instruction] = [instructions.UnwatchTask(task.unit, forget=True)]
         successor = task.successor
@@ -397,13 +397,13 @@ class Tasks:
         """The transition after a run's end. A failure of a run of a task that is being released counts as its stop, as
         in Connect.
         """
-        if task.giving_up:
-            return self._given_up(task, now)
+        if task.releasing:
+            return self._released(task, now)
         outcome = run.outcome
         if isinstance(outcome, Failure):
             if outcome.error_class is ErrorClass.FENCED:
                 # Another owner took over: our assignment is void, and its RUNNING must not be overwritten with FAILED.
-                return self._given_up(task, now)
+                return self._released(task, now)
             return self._to_failed(task, outcome)
         if outcome is not None:
             task.lost_runs = 0
@@ -455,6 +455,6 @@ class Tasks:
         if task.confirmed:
             return []
         task.confirmed = True
-        if task.giving_up or task.target is TargetState.PAUSED:
+        if task.releasing or task.target is TargetState.PAUSED:
             return []
         return change_state(task, RunState.RUNNING)

@@ -52,7 +52,7 @@ class Memory:
         found = self._empty()
         offsets = SourceOffsets(self._owner)
         if self._in_file is not None:
-            return self._taken(found, self._of_file(self._in_file, offsets))
+            return self._with_offsets(found, self._of_file(self._in_file, offsets))
         assert self.topic is not None
         with closing(TopicLog(self._spec, self.topic)) as stored:
             count = stored.partition_counts([self.topic]).get(self.topic, 0)
@@ -61,7 +61,7 @@ class Memory:
             until_s = time.monotonic() + _SETTLE_S
             while read and self._read_on(stored, read, offsets) and time.monotonic() < until_s:
                 time.sleep(_PAUSE_S)
-        return self._taken(found, offsets)
+        return self._with_offsets(found, offsets)
 
     def _read_on(self, stored: TopicLog, read: dict[int, int], offsets: SourceOffsets) -> bool:
         """Read partitions of the offsets topic from the last read position. Return True when more will follow: Kafka
@@ -82,14 +82,14 @@ class Memory:
         """The log after `fence` has taken over; creates the offsets topic when there is none."""
         found = self._empty()
         if self._in_file is not None:
-            return self._taken(found, self._of_file(self._in_file, SourceOffsets(self._owner)))
+            return self._with_offsets(found, self._of_file(self._in_file, SourceOffsets(self._owner)))
         assert self.topic is not None
         spec, topic, admin = self._spec, self.topic, self._log.admin
         ensure_topic(admin, topic, *offsets_topic_settings(spec))
         with closing(self._consumer()) as consumer:
             beyond = OpenTransactionScan(topic, self._owner, admin, self._unstable)
             hung = OffsetsFinisher(topic, self._owner, spec.transactional_id, fence, self._unstable)
-            return self._taken(found, source_offsets.read(consumer, topic, self._owner, beyond, hung))
+            return self._with_offsets(found, source_offsets.read(consumer, topic, self._owner, beyond, hung))
 
     def records(self, found: Replays, partitions: Iterable[int]) -> dict[bytes, bytes | None]:
         """Log records (key and value) of these partitions and of the requests. Raises DataError."""
@@ -108,7 +108,7 @@ class Memory:
             offsets.apply(key, value)
         return offsets
 
-    def _taken(self, found: Replays, offsets: SourceOffsets) -> Replays:
+    def _with_offsets(self, found: Replays, offsets: SourceOffsets) -> Replays:
         for part in self._parts():
             found.take(part, offsets.committed_offset(found.source_partition(part)))
         return found

@@ -22,17 +22,17 @@ class OutcomeUnknown(TaskFailed):
     """The outcome of the offset change is unknown: read the offsets, or repeat the request."""
 
 
-def taking_over(fence: Fence, given_up_s: float) -> None:
+def taking_over(fence: Fence, deadline_s: float) -> None:
     """Take over the transactional id. Raises TaskFailed when the caller's deadline has passed, as it may have sent the
     request to another worker.
     """
     fence.take_over()
-    refuse_late(given_up_s, "Kafka")
+    refuse_late(deadline_s, "Kafka")
 
 
-def refuse_late(given_up_s: float, who: str, outcome: str = "nothing was written") -> None:
+def refuse_late(deadline_s: float, who: str, outcome: str = "nothing was written") -> None:
     """Raise TaskFailed when the caller's deadline has passed. `who` caused the delay, `outcome` is its consequence."""
-    if time.monotonic() > given_up_s:
+    if time.monotonic() > deadline_s:
         raise TaskFailed(
             f"{who} answered too late; {outcome}: repeat the request with a longer deadline",
             ErrorClass.RETRIABLE,

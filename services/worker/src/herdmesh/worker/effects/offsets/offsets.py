@@ -97,18 +97,18 @@ class Offsets:
                 outcome is unknown.
             Exception: any error of the connector's own `alter_offsets`.
         """
-        given_up_s = time.monotonic() + question.timeout_ms / 1000
+        deadline_s = time.monotonic() + question.timeout_ms / 1000
         if self._offset_file is not None:  # applies to sinks, too: no store of a standalone worker writes to Kafka
             question = replace(question, prepare=False)
         if self._is_sink(texts(question.config)):
-            return bounded(await in_thread("sink offsets", lambda: self._alter_sink(question, given_up_s)))
+            return bounded(await in_thread("sink offsets", lambda: self._alter_sink(question, deadline_s)))
         if self._offset_file is None:
-            return bounded(await in_thread("source offsets", lambda: self._alter_topic(question, given_up_s)))
+            return bounded(await in_thread("source offsets", lambda: self._alter_topic(question, deadline_s)))
         stored = self._offset_file.of(question.connector)
         change = await in_thread("source offsets", lambda: self._change(question, stored))
         agreed = await in_thread("source offsets", lambda: self._agree(question, change))
         if not question.dry_run:
-            refuse_late(given_up_s, "the connector's alter_offsets")
+            refuse_late(deadline_s, "the connector's alter_offsets")
             await self._offset_file.store(change.records)
         return bounded(change.result(agreed=agreed))
 
@@ -165,7 +165,7 @@ class Offsets:
     def _spec_of(self, connector: str, config: Config) -> RunSpec:
         return self._specs.without_class(UnitId(connector, 0), TaskSpec(config, config, 1))
 
-    def _alter_sink(self, question: AlterOffsets, given_up_s: float) -> OffsetsResult:
+    def _alter_sink(self, question: AlterOffsets, deadline_s: float) -> OffsetsResult:
         named = sink_offsets.parsed(question)
 
         def agree(offsets: Mapping[PartitionId, int | None]) -> bool:
@@ -174,13 +174,13 @@ class Offsets:
             assert isinstance(connector, SinkConnector)
             return checked_agreement(connector.alter_offsets(config, offsets))
 
-        return sink_offsets.change(self._claimed(question), question, named, agree, given_up_s)
+        return sink_offsets.change(self._claimed(question), question, named, agree, deadline_s)
 
     def _claimed(self, question: AlterOffsets) -> RunSpec:
         claim = self._specs.taskless(question.config_offset, question.incarnation)
         return replace(self._spec(question), claim=claim)
 
-    def _alter_topic(self, question: AlterOffsets, given_up_s: float) -> OffsetsResult:
+    def _alter_topic(self, question: AlterOffsets, deadline_s: float) -> OffsetsResult:
         # Refusals come before any request to Kafka; only resets and rewinds need the stored offsets first.
         by_stored = question.reset or question.rewind_to_ms is not None
         agreed = not by_stored and self._agree(question, _SourceChange(question, {}))
@@ -193,7 +193,7 @@ class Offsets:
         failures = DeliveryFailures()
         fence = Fence(clients.offsets_producer(spec, settings.producer, failures.add), spec.transactional_id)
         try:
-            taking_over(fence, given_up_s)
+            taking_over(fence, deadline_s)
             change = self._change(question, stored_offsets.read(spec, settings, admin, fence).items())
             if by_stored:
                 agreed = self._agree(question, change)

@@ -81,7 +81,7 @@ def parsed(question: AlterOffsets) -> dict[PartitionId, int | None]:
 
 
 def change(
-    spec: RunSpec, question: AlterOffsets, named: Mapping[PartitionId, int | None], agree: Agree, given_up_s: float
+    spec: RunSpec, question: AlterOffsets, named: Mapping[PartitionId, int | None], agree: Agree, deadline_s: float
 ) -> OffsetsResult:
     """Change the group's offsets as requested, or prepare the change.
 
@@ -109,7 +109,7 @@ def change(
         if question.dry_run:
             _forgotten(settings.group, before, wanted)
         else:
-            before, agreed, prepared = work.carry_out(before, agree, given_up_s)
+            before, agreed, prepared = work.carry_out(before, agree, deadline_s)
     finally:
         consumer.close()
     after = {**before, **wanted}
@@ -131,14 +131,14 @@ class _Change:
     question: AlterOffsets
 
     def carry_out(
-        self, before: Mapping[PartitionId, int], agree: Agree, given_up_s: float
+        self, before: Mapping[PartitionId, int], agree: Agree, deadline_s: float
     ) -> tuple[dict[PartitionId, int], bool, Prepared | None]:
         """Write or prepare the change. Returns the offsets committed before, as the fence's owner reads them, whether
         the connector agreed, and the prepared records, None = they are written.
         """
         fence = Fence(clients.offsets_producer(self.spec, self.settings.access), self.spec.transactional_id)
         try:
-            taking_over(fence, given_up_s)
+            taking_over(fence, deadline_s)
             hung = GroupFinisher(self.spec, self.settings.consumer, self.settings.group, fence, self.admin)
             stable = partitions.committed(self.consumer, sorted({*before, *self.wanted}), hung)
             known = {partition: offset for partition, (offset, _) in stable.items() if offset is not None}
@@ -149,7 +149,7 @@ class _Change:
             agreed = agree(self.wanted)
             self._require_unchanged()
             if forgotten:
-                refuse_late(given_up_s, "the connector's alter_offsets, or Kafka,")
+                refuse_late(deadline_s, "the connector's alter_offsets, or Kafka,")
             entries = self._entries(stable)
             if self.question.prepare:
                 return known, agreed, Prepared(group=self.settings.group, group_offsets=entries)
@@ -162,7 +162,7 @@ class _Change:
                     # offsets.
                     partitions.committed(self.consumer, [(one.topic, one.partition) for one in written], hung)
                 if forgotten:
-                    self._forget(forgotten, given_up_s, progress)
+                    self._forget(forgotten, deadline_s, progress)
             return known, agreed, None
         finally:
             fence.close()
@@ -183,7 +183,7 @@ class _Change:
         """Raise TaskFenced when, since this request, the connector got tasks or another change was begun."""
         task_set_check.ask(self.spec, self.admin, self.consumer).verify()
 
-    def _forget(self, forgotten: Sequence[PartitionId], given_up_s: float, progress: WriteProgress) -> None:
+    def _forget(self, forgotten: Sequence[PartitionId], deadline_s: float, progress: WriteProgress) -> None:
         """Remove these offsets from the group, or delete it. The caller may send the request to another worker while
         Kafka does not answer this one; the config topic shows what that worker began.
         """
@@ -200,7 +200,7 @@ class _Change:
             find_coordinator(self.admin, group, clients.CALL_TIMEOUT_S)
             if tried:
                 self._require_unchanged()
-            refuse_late(given_up_s, "Kafka", f"whether {what} is not known" if tried else _NOTHING_GONE)
+            refuse_late(deadline_s, "Kafka", f"whether {what} is not known" if tried else _NOTHING_GONE)
             tried = True
             if whole:
                 delete_group(self.admin, group, clients.CALL_TIMEOUT_S)

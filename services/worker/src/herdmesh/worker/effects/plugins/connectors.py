@@ -41,7 +41,7 @@ class ConnectorHost:
         self._emit = emit
         self._instances: dict[str, Started] = {}
         self._waits: dict[str, tuple[int, Waits]] = {}
-        self._told: dict[str, Wait] = {}
+        self._emitted_waits: dict[str, Wait] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._look: asyncio.Task[None] | None = None
 
@@ -67,7 +67,7 @@ class ConnectorHost:
         _log.warning("connector_abandoned", unit=f"[{connector}|worker]")
         self._instances.pop(connector, None)
         self._waits.pop(connector, None)
-        self._told.pop(connector, None)
+        self._emitted_waits.pop(connector, None)
 
     async def close(self) -> None:
         """Cancel all pending work."""
@@ -146,19 +146,19 @@ class ConnectorHost:
             await asyncio.sleep(_LOOK_S)
             for name, (op_id, waits) in list(self._waits.items()):
                 wait = waits.shown()
-                if wait == self._told.get(name):
+                if wait == self._emitted_waits.get(name):
                     continue
                 if wait is None:
-                    del self._told[name]
+                    del self._emitted_waits[name]
                 else:
-                    self._told[name] = wait
+                    self._emitted_waits[name] = wait
                 await self._emit(events.ConnectorWaits(name, op_id, wait))
 
     async def _stop(self, instruction: instructions.StopConnector) -> None:
         name = instruction.connector
         instance = self._instances.pop(name, None)
         self._waits.pop(name, None)
-        self._told.pop(name, None)
+        self._emitted_waits.pop(name, None)
         if instance is not None:
             try:
                 await in_thread(f"stop of {name}", instance.instance.stop)

@@ -118,7 +118,7 @@ class ScannedFolders:
         seen = signatures(plugin_path)
         for place, signature in seen.items():
             self._folders[place] = _Folder(seen=signature)
-        self._ask([*seen])
+        self._scan([*seen])
         self.wait(ANSWER_S)
         with self._changed:
             self._registry, self._not_joined = joined(self._found())
@@ -127,7 +127,7 @@ class ScannedFolders:
             late = self.being_scanned()
         for place in late:
             _log.warning("plugin_folder_late", folder=place, why=_late(place).why, fix=_late(place).fix)
-        threading.Thread(target=self._look_on, name="plugin folders", daemon=True).start()
+        threading.Thread(target=self._check_periodically, name="plugin folders", daemon=True).start()
 
     def registry(self) -> PluginRegistry:
         """The registry of all plugins found; plugins found later are added to it."""
@@ -189,7 +189,7 @@ class ScannedFolders:
             due, is_at_work, is_news = self._due(at_once=at_once)
             before = self._refused_folders
             if due:
-                self._ask(due)
+                self._scan(due)
             is_news = is_news or self._refused_folders != before
         if is_news:
             self.tell()
@@ -221,7 +221,7 @@ class ScannedFolders:
                     due.append(place)
         return due, is_at_work, is_news
 
-    def _look_on(self) -> None:
+    def _check_periodically(self) -> None:
         while not self._closed.wait(LOOK_S):
             try:
                 self.look()
@@ -232,7 +232,7 @@ class ScannedFolders:
     def _found(self) -> list[FoundPlugin]:
         return [one for folder in self._folders.values() for one in folder.found.values()]
 
-    def _ask(self, places: Sequence[str]) -> None:
+    def _scan(self, places: Sequence[str]) -> None:
         """Read these folders and scan each in a daemon thread of its own. Only a few run at a time, as they use the
         processor.
         """
@@ -254,9 +254,9 @@ class ScannedFolders:
                 self._folders[place].is_asked = True
                 self._processes.append(process)
             name = f"plugins of {one.imports.folder}"
-            threading.Thread(target=self._ask_one, args=(place, one, process), name=name, daemon=True).start()
+            threading.Thread(target=self._scan_folder, args=(place, one, process), name=name, daemon=True).start()
 
-    def _ask_one(self, place: str, folder: PluginFolder, process: PluginProcess) -> None:
+    def _scan_folder(self, place: str, folder: PluginFolder, process: PluginProcess) -> None:
         answer: dict[PluginEntry, FoundPlugin] = {}
         refused: list[RefusedPlugin] = []
         held = threading.Lock()
@@ -276,9 +276,9 @@ class ScannedFolders:
                 timer.cancel()
                 free()
         finally:
-            self._answered(self._folders[place], folder, process, answer, refused)
+            self._on_scanned(self._folders[place], folder, process, answer, refused)
 
-    def _answered(
+    def _on_scanned(
         self,
         known: _Folder,
         folder: PluginFolder,

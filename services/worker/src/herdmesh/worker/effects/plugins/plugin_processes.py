@@ -167,7 +167,7 @@ class Line:
     def _read(self) -> None:
         try:
             while True:
-                self._heard(msgspec.json.decode(self._connection.recv_bytes(), type=_FROM_PLUGIN))
+                self._on_message(msgspec.json.decode(self._connection.recv_bytes(), type=_FROM_PLUGIN))
         except (EOFError, OSError):
             pass  # the process ended
         except Exception:  # noqa: BLE001 - pending calls must fail rather than wait for ever
@@ -188,7 +188,7 @@ class Line:
             context.waits.show_remote_wait(None)
             context.raise_error(self._died())
 
-    def _heard(self, message: Answer | TasksOutdated | Raised | OffsetsWanted | WaitChanged) -> None:
+    def _on_message(self, message: Answer | TasksOutdated | Raised | OffsetsWanted | WaitChanged) -> None:
         if isinstance(message, Answer):
             with self._lock:
                 waiting = self._waiting.pop(message.number, None)
@@ -211,11 +211,11 @@ class Line:
             case WaitChanged():
                 context.waits.told_elsewhere(_wait_of(message))
             case OffsetsWanted():  # reads from Kafka, in a thread so that the connection is read meanwhile
-                threading.Thread(target=self._tell_offsets, args=(message, context), daemon=True).start()
+                threading.Thread(target=self._send_offsets, args=(message, context), daemon=True).start()
             case _:
                 assert_never(message)
 
-    def _tell_offsets(self, wanted: OffsetsWanted, context: ConnectorContext) -> None:
+    def _send_offsets(self, wanted: OffsetsWanted, context: ConnectorContext) -> None:
         try:
             offsets = tuple(None if one is None else dict(one) for one in context.committed_offsets(wanted.partitions))
             self._send(CommittedOffsets(number=wanted.number, offsets=offsets))

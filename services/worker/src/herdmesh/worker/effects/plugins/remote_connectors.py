@@ -90,10 +90,10 @@ class RemoteConnector(Connector):
 
     def validate(self, config: Config) -> Sequence[ConfigError]:
         """Validate in the plugin's process, where all methods below run, too."""
-        return [ConfigError(message, field=field, fix=fix) for field, message, fix in self._ask("validate", config)]
+        return [ConfigError(message, field=field, fix=fix) for field, message, fix in self._call("validate", config)]
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
-        return [FieldViolation(field, message, fix) for field, message, fix in self._ask("warnings", config)]
+        return [FieldViolation(field, message, fix) for field, message, fix in self._call("warnings", config)]
 
     def start(self, config: Config) -> None:
         self.config = dict(config)
@@ -108,10 +108,10 @@ class RemoteConnector(Connector):
         self._started = line, instance
 
     def task_class(self) -> str:
-        return str(self._ask("task_class"))
+        return str(self._call("task_class"))
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
-        return msgspec.convert(self._ask("task_configs", max_tasks), list[dict[str, str | None]])
+        return msgspec.convert(self._call("task_configs", max_tasks), list[dict[str, str | None]])
 
     def stop(self) -> None:
         """Stop the instance; do nothing if its process died, as it then holds nothing."""
@@ -121,7 +121,7 @@ class RemoteConnector(Connector):
         if line.alive:
             line.call("stop", self.remote.entry, instance=instance)
 
-    def _ask(self, what: str, *arguments: Any) -> Any:
+    def _call(self, what: str, *arguments: Any) -> Any:
         line, instance = self._started or (self.remote.process.line(), "")
         return line.call(what, self.remote.entry, *map(_plain, arguments), instance=instance)
 
@@ -130,27 +130,27 @@ class RemoteSource(RemoteConnector, SourceConnector):
     """Proxy of a source connector."""
 
     def exactly_once_support(self, config: Config) -> bool | None:
-        return self._ask("exactly_once_support", config)
+        return self._call("exactly_once_support", config)
 
     def can_define_transaction_boundaries(self, config: Config) -> bool | None:
-        return self._ask("can_define_transaction_boundaries", config)
+        return self._call("can_define_transaction_boundaries", config)
 
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
     ) -> bool:
-        return bool(self._ask("alter_offsets", config, list(offsets)))
+        return bool(self._call("alter_offsets", config, list(offsets)))
 
     def offsets_at(
         self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
     ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
-        told = self._ask("offsets_at", config, time_ms, list(committed))
+        told = self._call("offsets_at", config, time_ms, list(committed))
         return None if told is None else [(partition, offset) for partition, offset in told]
 
     def offsets_note(self, config: Config, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]) -> str:
-        return self._ask("offsets_note", config, list(committed))
+        return self._call("offsets_note", config, list(committed))
 
     def sign(self, task_config: Config) -> str | None:
-        return self._ask("sign", task_config)
+        return self._call("sign", task_config)
 
 
 class RemoteSink(RemoteConnector, SinkConnector):
@@ -158,7 +158,7 @@ class RemoteSink(RemoteConnector, SinkConnector):
 
     def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
         named = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
-        return bool(self._ask("alter_offsets", config, named))
+        return bool(self._call("alter_offsets", config, named))
 
 
 def definition_of(keys: Iterable[KeyDescription], process: PluginProcess, entry: str) -> ConfigDef:

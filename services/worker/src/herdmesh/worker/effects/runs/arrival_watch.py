@@ -53,7 +53,7 @@ class Arrivals:
             "reconnect.backoff.max.ms": 500,
             **access,
         }
-        self._heard = heard
+        self._on_arrival = heard
         self._wanted: Mapping[PartitionId, int] = {}
         self._changed = threading.Event()
         self._over = threading.Event()
@@ -129,4 +129,4 @@ class Arrivals:
                 told[partition] = assigned.pop(partition)
                 consumer.incremental_unassign([TopicPartition(*partition)])
                 if message.error() is None:
-                    self._heard()
+                    self._on_arrival()

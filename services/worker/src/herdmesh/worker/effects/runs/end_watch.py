@@ -38,7 +38,7 @@ class EndWatch:
     ) -> None:
         """`wanted` is called in the event loop, `ask` in a thread: it blocks, and leaves out missing partitions."""
         self._wanted = wanted
-        self._ask = ask
+        self._query = ask
         self._emit = emit
         self._interval_s = interval_s
         self._task: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class EndWatch:
             begun_s = clock()
             if wanted := self._wanted():
                 try:
-                    ends = await in_thread("ends of tasks with work", lambda wanted=wanted: self._ask(wanted))
+                    ends = await in_thread("ends of tasks with work", lambda wanted=wanted: self._query(wanted))
                     await self._emit(EndsLearned(ends))
                 except (KafkaException, TimeoutError) as error:
                     _log.debug("end_offsets_query_failed", error=str(error) or "no answer")

@@ -71,7 +71,7 @@ class UnreachableWait:
     def __init__(self) -> None:
         self._waits = Waits()
         self._standing = Standing(self._waits)
-        self._told: Wait | None = None
+        self._reported: Wait | None = None
 
     def on_failure(self, error: RetriableError) -> None:
         """Record one more failed attempt."""
@@ -89,9 +89,9 @@ class UnreachableWait:
     def take_change(self) -> list[Wait | None]:
         """The wait to report, if it differs from the last one reported."""
         shown = self._waits.shown()
-        if shown == self._told:
+        if shown == self._reported:
             return []
-        self._told = shown
+        self._reported = shown
         return [shown]
 
 
@@ -140,10 +140,10 @@ class IdleWatch:
         self._woken: dict[UnitId, _Woken] = {}
         self._sources: dict[UnitId, asyncio.Task[None]] = {}
         self._signs: dict[UnitId, str | None] = {}
-        self._asked_signs = Signs(specs.sign)
+        self._current_signs = Signs(specs.sign)
         self._changed = asyncio.Event()
-        self._heard = asyncio.Event()
-        self._arrivals = Arrivals(bootstrap_servers, access, self._hear)
+        self._arrived = asyncio.Event()
+        self._arrivals = Arrivals(bootstrap_servers, access, self._on_arrival)
         self._opening = threading.Lock()
         self._admin: Any = None
         self._admin_former: Any = None
@@ -207,7 +207,7 @@ class IdleWatch:
     def remember_sign(self, unit: UnitId, spec: TaskSpec) -> None:
         """Read a source's change sign before its run begins. Called in a thread, because it is an author's code."""
         try:
-            self._signs[unit] = self._asked_signs.before_run(unit, spec)
+            self._signs[unit] = self._current_signs.before_run(unit, spec)
         except RetriableError:
             self._signs[unit] = None  # the run itself waits for the source
 
@@ -229,7 +229,7 @@ class IdleWatch:
     async def _sign_now(self, unit: UnitId, spec: TaskSpec, before: str, away: UnreachableWait) -> str | None:
         """The sign; `before` while the source is unreachable, since a run could only wait for it."""
         try:
-            found = await self._asked_signs.now(unit, spec)
+            found = await self._current_signs.now(unit, spec)
         except RetriableError as error:
             _log.debug("source_unreachable", unit=unit.log_context, error=str(error))
             away.on_failure(error)
@@ -254,13 +254,13 @@ class IdleWatch:
                 self._arrivals.listen({})
                 self._changed.clear()
                 await self._changed.wait()
-            self._heard.clear()
+            self._arrived.clear()
             try:
                 if loop.time() >= self._metadata_due:
                     await self._refresh(loop)
                 wanted = {partition for idle in self._sinks.values() for partition in self._owned(idle)}
                 ends = await in_thread("end offsets", lambda wanted=wanted: self._ends(wanted)) if wanted else {}
-                await self._note_missing()
+                await self._record_missing()
                 await self._compare(ends, loop.time())
                 self._arrivals.listen(self._listened(ends))
                 away = False
@@ -268,7 +268,7 @@ class IdleWatch:
                 if not away:
                     _log.warning("idle_watch_failed", error=str(error) or "no answer")
                 away = True
-                await self._note_away(error)
+                await self._record_unreachable(error)
                 await asyncio.sleep(_AWAY_PAUSE_S)
                 continue
             # The interval grows while there is no work.
@@ -278,33 +278,33 @@ class IdleWatch:
             await asyncio.sleep(pause_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s - pause_s):
-                    await self._heard.wait()
+                    await self._arrived.wait()
 
-    async def _note_away(self, error: Exception) -> None:
+    async def _record_unreachable(self, error: Exception) -> None:
         """Record for all idle sinks that Kafka is unreachable."""
         said = RetriableError(str(error) or "no answer", waits_for=kafka(self._bootstrap_servers))
         for idle in self._sinks.values():
             idle.away.on_failure(said)
-        await self._tell_waits()
+        await self._emit_waits()
 
-    async def _note_missing(self) -> None:
+    async def _record_missing(self) -> None:
         """Record the sinks none of whose topics exists."""
         for idle in self._sinks.values():
             if any(topic in self._partitions for topic in self._topics_of(idle.settings)):
                 idle.away.on_reachable()
             else:
                 idle.away.on_missing(*no_topic(idle.settings))
-        await self._tell_waits()
+        await self._emit_waits()
 
-    async def _tell_waits(self) -> None:
+    async def _emit_waits(self) -> None:
         for unit, idle in list(self._sinks.items()):
             for wait in idle.away.take_change():
                 await self._emit(TaskWaits(unit, wait))
 
-    def _hear(self) -> None:
+    def _on_arrival(self) -> None:
         """Start the next round. Called from another thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._heard.set)
+            self._loop.call_soon_threadsafe(self._arrived.set)
 
     def _listened(self, ends: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
         """The ends to watch for arrivals: the tasks that became idle last are the likeliest to get records."""

@@ -144,7 +144,7 @@ class Processes:
     def start(self, address: str) -> None:
         """Accept processes at `address`, and launch the standby ones."""
         self._address = address
-        self._settle()
+        self._reconcile()
 
     async def execute(self, line: RunLine, order: RunOrder) -> None:
         """Give the order to a process; return when the run is over. A run that finished is over with its last word,
@@ -153,7 +153,7 @@ class Processes:
         """
         waiting = _Waiting(Given(line, order), asyncio.get_running_loop().create_future())
         self._orders.append(waiting)
-        self._settle()
+        self._reconcile()
         process = await waiting.process
         hung_up = asyncio.ensure_future(line.closed.wait())
         try:
@@ -190,7 +190,7 @@ class Processes:
             raise Superseded(f"this worker does not wait for process {process_id}")
         del self._on_their_way[process_id]
         self._ready.append(process)
-        self._settle()
+        self._reconcile()
         return process
 
     def left(self, process: RunProcess) -> None:
@@ -204,13 +204,13 @@ class Processes:
         for timer in (self._pause, self._yielding):
             if timer is not None:
                 timer.cancel()
-        self._settle()
+        self._reconcile()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
         for task in list(self._tasks):
             task.cancel()
 
-    def _settle(self) -> None:
+    def _reconcile(self) -> None:
         """Assign waiting orders, dismiss surplus processes, launch missing ones."""
         while self._orders and self._ready:
             waiting = self._orders.popleft()
@@ -277,7 +277,7 @@ class Processes:
             self._refuse(self._orders[0], error or "its process ended before it connected")
         elif not process.given.done() and not self._closing:
             self._pause_after(error or "it ended by itself")
-        self._settle()
+        self._reconcile()
 
     def _pause_after(self, error: str) -> None:
         """Replace a process that ended without a run, with a backoff that grows with each such end in a row."""
@@ -290,8 +290,8 @@ class Processes:
 
     def _yielded(self) -> None:
         self._yielding = None
-        self._settle()
+        self._reconcile()
 
     def _resume(self) -> None:
         self._pause = None
-        self._settle()
+        self._reconcile()

@@ -67,22 +67,22 @@ class Runs:
 
     def stop(self, run_id: str, reason: str) -> None:
         """Command the run to commit and end."""
-        self._say(run_id, run_service_pb2.RunResponse(stop=run_service_pb2.RunStop(reason=reason)))
+        self._send(run_id, run_service_pb2.RunResponse(stop=run_service_pb2.RunStop(reason=reason)))
 
     def share(self, run_id: str, run_ms: int) -> None:
         """Inform the run that other tasks wait, with its time slice."""
-        self._say(run_id, run_service_pb2.RunResponse(share=run_service_pb2.RunShare(run_ms=run_ms)))
+        self._send(run_id, run_service_pb2.RunResponse(share=run_service_pb2.RunShare(run_ms=run_ms)))
 
     def end_warm(self, run_id: str) -> None:
         """Command the run to end if it is warm."""
-        self._say(run_id, run_service_pb2.RunResponse(rest=run_service_pb2.RunRest()))
+        self._send(run_id, run_service_pb2.RunResponse(rest=run_service_pb2.RunRest()))
 
     def rate(self, run_id: str, rate: Rate) -> None:
         """Set the run's rate limit."""
         message = run_service_pb2.RunRate(
             records_per_second=rate.records_per_second, bytes_per_second=rate.bytes_per_second
         )
-        self._say(run_id, run_service_pb2.RunResponse(rate=message))
+        self._send(run_id, run_service_pb2.RunResponse(rate=message))
 
     def cancel(self, run_id: str, reason: str) -> None:
         """Kill the run's process."""
@@ -105,7 +105,7 @@ class Runs:
         for task in list(self._tasks):
             task.cancel()
 
-    def _say(self, run_id: str, response: run_service_pb2.RunResponse) -> None:
+    def _send(self, run_id: str, response: run_service_pb2.RunResponse) -> None:
         line = self._lines.get(run_id)
         if line is not None:
             line.send_command(response)
@@ -131,7 +131,7 @@ class Runs:
             with entered(found):
                 return self._prepare(instruction)
 
-        looking = asyncio.create_task(self._tell_waits(run_id, found, told), name=f"waits of {run_id}")
+        looking = asyncio.create_task(self._emit_waits(run_id, found, told), name=f"waits of {run_id}")
         try:
             return await in_thread(f"spec of {run_id}", prepare)
         finally:
@@ -139,7 +139,7 @@ class Runs:
             if told:
                 await self._emit(events.RunLiveness(run_id, 0, 0))
 
-    async def _tell_waits(self, run_id: str, waits: Waits, told: list[Wait]) -> None:
+    async def _emit_waits(self, run_id: str, waits: Waits, told: list[Wait]) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             wait = waits.shown()

@@ -30,9 +30,9 @@ class Signs:
 
     def __init__(self, ask: Callable[[UnitId, TaskSpec], str | None]) -> None:
         """`ask` returns the sign, as `RunSpecs.sign`."""
-        self._ask = ask
+        self._read_sign = ask
         self._lock = threading.Lock()
-        self._asking: set[UnitId] = set()
+        self._in_progress: set[UnitId] = set()
 
     async def now(self, unit: UnitId, spec: TaskSpec) -> str | None:
         """The sign, or None if it is not known. Raises RetriableError while the source is unreachable."""
@@ -40,7 +40,7 @@ class Signs:
             return None
         try:
             async with asyncio.timeout(SIGN_MAX_S):
-                return await in_thread(f"sign of {unit.log_context}", lambda: self._asked(unit, spec))
+                return await in_thread(f"sign of {unit.log_context}", lambda: self._call(unit, spec))
         except TimeoutError:
             return self._late(unit)
 
@@ -52,7 +52,7 @@ class Signs:
 
         def ask() -> None:
             try:
-                found.append(self._asked(unit, spec))
+                found.append(self._call(unit, spec))
             except RetriableError as error:
                 found.append(error)
             finally:
@@ -71,15 +71,15 @@ class Signs:
         behind.
         """
         with self._lock:
-            if unit in self._asking:
+            if unit in self._in_progress:
                 return False
-            self._asking.add(unit)
+            self._in_progress.add(unit)
             return True
 
-    def _asked(self, unit: UnitId, spec: TaskSpec) -> str | None:
+    def _call(self, unit: UnitId, spec: TaskSpec) -> str | None:
         try:
             with as_exceptions():
-                return self._ask(unit, spec)
+                return self._read_sign(unit, spec)
         except RetriableError:
             raise
         except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then reports the error
@@ -87,7 +87,7 @@ class Signs:
             return None
         finally:
             with self._lock:
-                self._asking.discard(unit)
+                self._in_progress.discard(unit)
 
     def _late(self, unit: UnitId) -> None:
         _log.warning(
