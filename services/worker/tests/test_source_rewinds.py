@@ -113,7 +113,7 @@ class Line:
 
     def call(self, what: str, _entry: str, *arguments: Any, instance: str = "") -> Any:
         given = msgspec.json.decode(msgspec.json.encode(arguments), type=tuple[Any, ...])
-        return msgspec.json.decode(msgspec.json.encode(plugin_process.asked(Remembering(), what, given)))
+        return msgspec.json.decode(msgspec.json.encode(plugin_process.call_method(Remembering(), what, given)))
 
 
 def test_a_plugin_folders_connector_is_called_in_its_process_for_a_rewind() -> None:
