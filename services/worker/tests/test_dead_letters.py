@@ -250,7 +250,7 @@ def test_named_dead_letters_are_replayed_all_or_none_and_not_twice_without_again
     here.letters(*(b"v%d" % number for number in range(4)))
     here.letters(b"other", connector_name="b")
     for wrong, why in (
-        ((1, 9), "0:9: this dead letter does not exist"),
+        ((1, 9), "0:9: there is no such dead letter"),
         ((1, 4), "0:4: it is a dead letter of connector b"),
     ):
         with pytest.raises(ConfigError, match=f"nothing was replayed: {why}"):
@@ -294,7 +294,7 @@ def test_a_truncated_dead_letter_is_replayed_from_its_original_record(here: Here
     [given] = here.list().letters
     given.value, given.mended = b"mine", True
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
-    with pytest.raises(ConfigError, match=r"were truncated: put the whole ones into the file and remove the header"):
+    with pytest.raises(ConfigError, match=r"were cut: write the whole ones into the file and remove the header"):
         asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(here.config, request)))
     del given.headers[[one.name for one in given.headers].index(CUT)]
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])

@@ -154,7 +154,7 @@ def test_preparing_in_standalone_mode_writes_the_offsets(
 def test_prepared_offsets_are_returned_whole_or_refused() -> None:
     half = Prepared((("t", b"k", b"x" * (OFFSETS_BYTES_MAX // 2)),))
     told = bounded(OffsetsResult((("x" * (OFFSETS_BYTES_MAX // 2), "y"),), "done", half))
-    assert told == OffsetsResult((), "done (its 1 offsets exceed the size limit of a response)", half)
+    assert told == OffsetsResult((), "done (its 1 offsets are too many to be returned here)", half)
     many = Prepared((), "g", tuple(("t" * 249, number, 0, "m" * 4096) for number in range(4_000)))
     assert Prepared((("t", b"key", None),), "g", (("t", 0, 5, "\u20ac"),)).byte_count == 8
     with pytest.raises(ConfigError, match="create it with initial state STOPPED, change its offsets then"):
@@ -163,7 +163,7 @@ def test_prepared_offsets_are_returned_whole_or_refused() -> None:
 
 def test_offsets_over_the_limit_are_counted_instead_of_listed() -> None:
     told = bounded(OffsetsResult((("x" * 9_000_000, "y"), ("x" * 9_000_000, "y")), "done"))
-    assert told == OffsetsResult((), "done (its 2 offsets exceed the size limit of a response)")
+    assert told == OffsetsResult((), "done (its 2 offsets are too many to be returned here)")
     assert OffsetsResult((("\u00e9", "\u20ac"),)).byte_count == 5
 
 

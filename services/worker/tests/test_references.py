@@ -124,7 +124,7 @@ def test_references_in_keys_that_the_herder_reads_are_refused(tmp_path: Path, ke
     config[key] = f"${{file:{tmp_path}/s:{key}}}"
     answer = validate(config, REGISTRY, WorkerSettings().worker_config(), specs().providers)
     told = {one.name: list(one.errors) for one in answer.fields if one.errors}
-    assert any("a reference is not allowed here: the herder reads this key" in message for message in told[key])
+    assert any("the herder reads this key and cannot resolve a reference" in message for message in told[key])
     (field,) = (one for one in answer.fields if one.name == key)
     assert field.value == config[key]
     assert answer.class_name == config["connector.class"]

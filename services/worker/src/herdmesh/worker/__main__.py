@@ -172,9 +172,7 @@ async def serve_on(
         specs.providers.close()
         metrics.close()
     if code:
-        raise SparkUnavailable(
-            "Spark's JVM died; the worker released all units and exits, so that its supervisor starts it again"
-        )
+        raise SparkUnavailable("Spark's JVM died: the worker released its tasks and ends; start it again")
 
 
 def _warn(settings: WorkerSettings) -> None:

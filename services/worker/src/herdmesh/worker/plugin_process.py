@@ -397,7 +397,7 @@ def _entered(imports: PluginImports) -> CallFailure | None:
         plugin_imports.enter(imports)
     except BaseException as error:  # noqa: BLE001 - the lines of .pth files are an author's code
         said = message_of(error)
-        why = f"importing the .pth files in {imports.site_packages} failed: {said}; mend or remove that file"
+        why = f"an import of the .pth files in {imports.site_packages} ended it: {said}; correct or remove that file"
         return CallFailure(kind="import", message=why)
     return None
 

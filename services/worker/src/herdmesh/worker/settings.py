@@ -104,11 +104,9 @@ class WorkerSettings(AdvertisedSettings):
         description="a run that does nothing for so long is shown as STALLED; consumer.max.poll.interval.ms ends it",
     )
     leave_timeout_ms: int = Field(
-        default=10_000, ge=0, description="how long the herder may take to move all units away"
+        default=10_000, ge=0, description="how long the herder may take to move all units to other workers"
     )
-    watch_interval_ms: int = Field(
-        default=150, ge=10, description="how often the ends of idle sinks' partitions are queried"
-    )
+    watch_interval_ms: int = Field(default=150, ge=10, description="how often idle sinks' partitions are checked")
     memory_max: str = Field(
         default="",
         description="the most memory a run's process may have, such as 512MB; empty = no bound; a connector's "

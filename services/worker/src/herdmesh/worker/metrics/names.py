@@ -169,7 +169,7 @@ TASK_METRICS: Final[tuple[Definition[TaskMeter], ...]] = (
     _Task(_ERROR_GROUP, "deadletterqueue-produce-failures", _GAUGE, "Of these, those that Kafka refused.",
           lambda t, _: t.errors.dead_letters_failed),
     _Task("", "task_dead_letters_cut_total", _COUNTER,
-          "Records sent to the dead letter queue that were too large for its topic; the dead letters have their place.",
+          "Records sent to the dead letter queue that were too large for its topic: their dead letters name the place.",
           lambda t, _: t.errors.dead_letters_cut),
     _Task(_ERROR_GROUP, "last-error-timestamp", _GAUGE, "Epoch time of the last failure in ms, 0 = none.",
           lambda t, _: t.errors.last_error_ms),

@@ -95,7 +95,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         if self._offsets is None:
             error = "this worker keeps offsets in the offsets topic"
         elif not self._runs.is_current(line):
-            error = "the task was restarted"
+            error = "the task was started again"
         else:
             try:
                 await self._offsets.store(offsets)

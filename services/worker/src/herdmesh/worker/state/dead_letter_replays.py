@@ -140,7 +140,7 @@ class Replays:
                 texts = filter(None, str(offset[_RUNS]).split(","))
                 self.partitions[partition] = Runs(next_offset, [_run_of(text, next_offset) for text in texts])
         except (KeyError, ValueError, TypeError) as error:
-            raise DataError(f"the record of replays from {self.topic} cannot be read: {offset}") from error
+            raise DataError(f"the stored state of replays from {self.topic} cannot be read: {offset}") from error
 
 
 def _run_text(gap: int, more: int) -> str:

@@ -120,7 +120,7 @@ def _wait_of(task: Task, tasks: Tasks, seen: _Seen, now: float, now_ms: int) -> 
             why = "its process is being started and its config resolved"
             return run.wait or Wait("the start of its run", why, since_ms)
         case Phase.STOPPING if run is not None:
-            return run.wait or Wait("the end of its run", "the run has the command to commit and end", since_ms)
+            return run.wait or Wait("the end of its run", "the run was requested to commit and end", since_ms)
         case Phase.WAITING if task.retry_at is not None:
             seen.next_ms = seen.next_ms or now_ms + int((task.retry_at - now) * 1000)
             return Wait(task.retry_reason, "", since_ms, task.lost_runs, seen.next_ms)

@@ -169,7 +169,7 @@ class Replay:
             raise ConfigError("nothing was replayed: a dead letter is named twice")
         found = {(letter.partition, letter.offset): letter for letter in picked(self._log, ranges, named)}
         refused = [
-            Refused(DeadLetter(*place, None, None, None), "this dead letter does not exist (any more)")
+            Refused(DeadLetter(*place, None, None, None), "there is no such dead letter (any more)")
             for place in named
             if place not in found
         ]
@@ -179,8 +179,8 @@ class Replay:
                 refused.append(
                     Refused(
                         letter,
-                        "key and value of this dead letter were truncated: put the whole ones into the file and remove "
-                        f"the header {dead_letter_headers.CUT}; or replay it by its place, from its original topic",
+                        "key and value of this dead letter were cut: write the whole ones into the file and remove the "
+                        f"header {dead_letter_headers.CUT}; or replay it unchanged, by its PARTITION:OFFSET alone",
                     )
                 )
             elif not letter.belongs_to(self._spec.connector):

@@ -116,15 +116,15 @@ class SinkTargets:
             _number(letter.error(dead_letter_headers.OFFSET)),
         )
         if partition is None or offset is None:
-            return Refused(letter, f"it was truncated, and its record is in no topic: {_WHOLE_FROM_FILE}")
+            return Refused(letter, f"it was cut, and its record is in no topic: {_WHOLE_FROM_FILE}")
         if self._records is None:
             self._records = TopicLog(self._spec, topic)
         try:
             record = self._records.record(topic, partition, offset)
         except KafkaException as error:
-            return Refused(letter, f"it was truncated, and {topic}-{partition}@{offset} cannot be read: {error}")
+            return Refused(letter, f"it was cut, and {topic}-{partition}@{offset} cannot be read: {error}")
         if record is None:
-            gone = f"it was truncated, and {topic}-{partition} has no record at offset {offset} (any more)"
+            gone = f"it was cut, and {topic}-{partition} has no record at offset {offset} (any more)"
             return Refused(letter, f"{gone}: {_WHOLE_FROM_FILE}")
         headers = cast("Sequence[dead_letter_headers.Header]", record.headers() or ())
         return replace(letter, key=record.key(), value=record.value(), headers=tuple(headers))
@@ -146,7 +146,7 @@ class SourceTargets:
         if not topic:
             return Refused(letter, _NAMELESS)
         if letter.is_cut:
-            return Refused(letter, f"it was truncated, and its record is in no topic: {_WHOLE_FROM_FILE}")
+            return Refused(letter, f"it was cut, and its record is in no topic: {_WHOLE_FROM_FILE}")
         try:
             made = self._chain.run(self._batch(letter, topic, _number(letter.error(dead_letter_headers.PARTITION))))
         except ConnectError as error:

@@ -76,7 +76,7 @@ def bounded(told: OffsetsResult) -> OffsetsResult:
         )
     if told.byte_count + prepared_bytes <= OFFSETS_BYTES_MAX:
         return told
-    message = f"{told.message} (its {len(told.offsets)} offsets exceed the size limit of a response)"
+    message = f"{told.message} (its {len(told.offsets)} offsets are too many to be returned here)"
     return replace(told, offsets=(), message=message)
 
 
@@ -101,7 +101,7 @@ def source_offsets_json(stored: Mapping[bytes, bytes]) -> tuple[tuple[str, str],
     for key, value in stored.items():
         decoded = offsets_topic.decode(key, value)
         if not isinstance(decoded, offsets_topic.OffsetRecord):
-            _log.warning("skipped an offset that cannot be decoded: %s", decoded)
+            _log.warning("an undecodable record of the offsets topic is ignored: %s", decoded)
         elif decoded.offset is not None:
             found.append((jackson.dumps(decoded.partition).decode(), jackson.dumps(decoded.offset).decode()))
     return tuple(sorted(found))

@@ -79,8 +79,8 @@ class Offsets:
         found = await in_thread("offsets", lambda: self._read_result(question))
         if found.byte_count > OFFSETS_BYTES_MAX:
             raise TaskFailed(
-                f"the connector has {len(found.offsets)} offsets of {found.byte_count} bytes, and at most "
-                f"{OFFSETS_BYTES_MAX} fit into one response: read them from the offsets topic",
+                f"the connector has {len(found.offsets)} offsets of {found.byte_count} bytes, and one response "
+                f"holds at most {OFFSETS_BYTES_MAX}: read them from the offsets topic",
                 ErrorClass.FATAL,
             )
         return found
@@ -231,7 +231,7 @@ class Offsets:
         if back is None:
             raise ConfigError(
                 f"{connector.class_name} cannot be rewound to a time: with this config it does not know its "
-                "position then; alter its offsets, or reset them to start from the beginning"
+                "position at that time; alter its offsets, or reset them to begin again"
             )
         change = _SourceChange(question, stored, back)
         if not change.records.keys() <= stored.keys():

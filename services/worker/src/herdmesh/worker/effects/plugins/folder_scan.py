@@ -50,7 +50,7 @@ _PAUSE_MAX_S: Final = 60.0
 _AT_A_TIME: Final = 8
 _SLOT_S: Final = 5.0
 """A scan that takes longer is assumed to wait without using the processor, and frees its slot."""
-_MEND: Final = "mend it in the folder: the worker sees that its files changed, and asks again"
+_MEND: Final = "correct it in the folder: the worker detects the change and loads the folder again"
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -320,7 +320,7 @@ def _late(place: str) -> RefusedPlugin:
     return RefusedPlugin(
         place,
         f"its scan did not end within {ANSWER_S:g} s; the worker serves without it, and the scan continues",
-        "check what its modules do when they are imported: they may wait for something",
+        "find out what its modules do on import: they may wait for something",
     )
 
 

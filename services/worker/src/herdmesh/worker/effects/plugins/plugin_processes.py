@@ -230,7 +230,7 @@ class Line:
     def _died(self) -> TaskFailed:
         return TaskFailed(
             f"the process of the plugin {self._imports.folder} died ({self._over}) with all connectors that ran in it; "
-            "restart the connector, which starts the process again",
+            "restart the connector, which starts it again",
             ErrorClass.RETRIABLE,
         )
 

@@ -199,8 +199,8 @@ def describe(class_name: str, plugins: PluginRegistry) -> list[worker_service_pb
 def _for_the_herder(config: Properties) -> list[FieldViolation]:
     """Errors for references in keys that the herder reads: only workers resolve references."""
     return [
-        FieldViolation(name, f"{name}: a reference is not allowed here: the herder reads this key, and only workers "
-                       "resolve references", "write the value itself")
+        FieldViolation(name, f"{name}: the herder reads this key and cannot resolve a reference",
+                       "write the value itself")
         for name, value in config.items()
         if has_reference(value) and (name in _READ_BY_HERDER or name.startswith(_READ_BY_HERDER_PREFIX))
     ]  # fmt: skip

@@ -87,7 +87,7 @@ class Arrivals:
                 self._listen_once()
             except Exception as error:  # noqa: BLE001 - nobody would notice the end of this thread, whatever the error
                 if str(error) != last:
-                    _log.warning("arrival_watch_failed", error=str(error), retry_s=_RETRY_PAUSE_S)
+                    _log.warning("arrival_consumer_failed", error=str(error), retry_s=_RETRY_PAUSE_S)
                 last = str(error)
                 self._over.wait(_RETRY_PAUSE_S)
 
@@ -105,7 +105,7 @@ class Arrivals:
         told: dict[PartitionId, int] = {}
         while not self._over.is_set():
             if contact.is_lost(consumer):
-                _log.warning("arrival_watch_client_replaced", reason="the old client has forgotten the brokers")
+                _log.warning("arrival_consumer_replaced", reason="the old client has forgotten the brokers")
                 return
             self._changed.clear()
             wanted = self._wanted

@@ -274,7 +274,7 @@ class Processes:
                 _log.warning("process_ended_abnormally", process_id=process.process_id, error=error)
         unheard = self._on_their_way.pop(process.process_id, None) is not None
         if unheard and len(self._orders) > len(self._on_their_way):
-            self._refuse(self._orders[0], error or "its process ended before it connected")
+            self._refuse(self._orders[0], error or "its process ended before its first message")
         elif not process.given.done() and not self._closing:
             self._pause_after(error or "it ended by itself")
         self._reconcile()
