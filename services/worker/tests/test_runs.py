@@ -299,7 +299,7 @@ async def test_a_lost_process_ends_the_run_with_its_error(bench: Bench) -> None:
     assert (await bench.jobs.launched.get()).address == "127.0.0.1:1"
     ended = await bench.next()
     assert isinstance(ended, events.RunEnded)
-    assert "did not take the process" in (ended.error or "")
+    assert "did not accept the process" in (ended.error or "")
 
 
 async def test_a_standby_waits_for_its_order_and_exits_with_its_worker(bench: Bench) -> None:

@@ -146,5 +146,5 @@ def test_an_unreadable_replay_record_is_an_error() -> None:
 def test_more_single_dead_letters_than_a_record_holds_are_refused() -> None:
     known = Replays("dlq", "id")
     known.partitions[0] = Runs(0, [(number, number) for number in range(1, 400_000, 2)])
-    with pytest.raises(DataError, match="put all of them back"):
+    with pytest.raises(DataError, match="replay all of them"):
         known.offset_of(0)
