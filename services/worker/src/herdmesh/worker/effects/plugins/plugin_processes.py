@@ -209,7 +209,7 @@ class Line:
             case Raised(failure=failure):
                 context.raise_error(raised(failure))
             case WaitChanged():
-                context.waits.told_elsewhere(_wait_of(message))
+                context.waits.show_remote_wait(_wait_of(message))
             case OffsetsWanted():  # reads from Kafka, in a thread so that the connection is read meanwhile
                 threading.Thread(target=self._send_offsets, args=(message, context), daemon=True).start()
             case _:
