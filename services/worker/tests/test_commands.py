@@ -135,7 +135,7 @@ def test_a_plan_of_a_hanging_connector_ends_with_a_failure(here: Commands, monke
 
 
 def test_a_plan_of_an_unknown_class_fails_as_bad_config(here: Commands) -> None:
-    question = questions.PlanTaskConfigs({"connector.class": "Nonsense", "name": "f"}, 2)
+    question = worker_commands.PlanTaskConfigs({"connector.class": "Nonsense", "name": "f"}, 2)
     assert failure(here, question).error_class == BAD_CONFIG
 
 
@@ -143,7 +143,7 @@ def test_a_plan_of_an_unknown_class_fails_as_bad_config(here: Commands) -> None:
 
 
 def test_a_plugins_own_keys_come_first_and_override_common_ones(here: Commands) -> None:
-    reply = ask(here, questions.DescribePlugin("org.example.Fussy"))
+    reply = ask(here, worker_commands.DescribePlugin("org.example.Fussy"))
     assert reply is not None
     assert [field.name for field in reply.plugin_fields[:2]] == ["makes", "tasks.max"]
     assert reply.plugin_fields[1].default_value == "7"
@@ -163,7 +163,7 @@ def test_every_plugin_in_hello_can_be_described(here: Commands) -> None:
 
 
 def test_describing_an_unknown_plugin_fails(here: Commands) -> None:
-    assert failure(here, questions.DescribePlugin("Nonsense")).message == "Unknown plugin Nonsense."
+    assert failure(here, worker_commands.DescribePlugin("Nonsense")).message == "Unknown plugin Nonsense."
 
 
 # --- loggers, and commands without a reply
@@ -180,8 +180,8 @@ def test_loggers_are_listed_and_set(here: Commands) -> None:
 
 
 def test_a_command_without_an_id_is_executed_without_a_reply(here: Commands) -> None:
-    assert ask(here, questions.SetLogger("test.commands.y", "ERROR"), command_id="") is None
-    listed = ask(here, questions.ListLoggers("test.commands.y"))
+    assert ask(here, worker_commands.SetLogger("test.commands.y", "ERROR"), command_id="") is None
+    listed = ask(here, worker_commands.ListLoggers("test.commands.y"))
     assert listed is not None
     assert listed.loggers[0].level == "ERROR"
 
@@ -209,7 +209,7 @@ def test_the_command_decides_whether_offsets_are_only_prepared(prepare: bool) ->
 def test_a_reply_has_prepared_offsets_only_if_they_were_prepared(
     here: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def alter(_self: Offsets, question: questions.AlterOffsets) -> OffsetsResult:
+    async def alter(_self: Offsets, question: worker_commands.AlterOffsets) -> OffsetsResult:
         prepared = Prepared(
             (("t", b"k", b"v"), ("t", b"empty", b""), ("t", b"gone", None)), "g", (("in", 2, 1 << 40, "staged"),)
         )

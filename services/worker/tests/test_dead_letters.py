@@ -295,7 +295,7 @@ def test_a_truncated_dead_letter_is_replayed_from_its_original_record(here: Here
     given.value, given.mended = b"mine", True
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
     with pytest.raises(ConfigError, match=r"were cut: write the whole ones into the file and remove the header"):
-        asyncio.run(DeadLetters(here.specs, None).replayed(AskReplay(here.config, request)))
+        asyncio.run(DeadLetters(here.specs, None).replayed(ReplayOnWorker(here.config, request)))
     del given.headers[[one.name for one in given.headers].index(CUT)]
     request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
     asyncio.run(DeadLetters(here.specs, None).replayed(ReplayOnWorker(here.config, request)))
@@ -371,7 +371,7 @@ def test_a_fenced_replay_produces_nothing(here: Here) -> None:
 
 async def _both(here: Here) -> list[pb.ReplayDeadLettersResponse | BaseException]:
     """The same replay on two workers at once, as when one was frozen and another got the request."""
-    question = AskReplay(here.config, pb.ReplayDeadLettersRequest(name="a", request_id="r"))
+    question = ReplayOnWorker(here.config, pb.ReplayDeadLettersRequest(name="a", request_id="r"))
     workers = [DeadLetters(here.specs, None), DeadLetters(here.specs, None)]
     return await asyncio.gather(*(worker.replayed(question) for worker in workers), return_exceptions=True)
 

@@ -8,7 +8,7 @@ from herdmesh.worker.wire import progress_from, progress_to
 
 
 def test_a_sources_produced_counts_are_summed_over_its_runs() -> None:
-    first, second = Progress(produced=(("a", 2), ("b", 1))), Progress(produced=(("b", 3), ("c", 4)))
+    first, second = ProgressReport(produced=(("a", 2), ("b", 1))), ProgressReport(produced=(("b", 3), ("c", 4)))
     total = added(first, second)
     assert total.produced == (("a", 2), ("b", 4), ("c", 4))
     assert added(total, ProgressReport()).produced == total.produced
@@ -29,7 +29,7 @@ def test_failed_records_are_summed_over_runs() -> None:
 
 
 def test_ends_learned_by_the_worker_win_over_older_ones_of_a_run() -> None:
-    known = Progress(partitions=(PartitionProgress("t", 0, 5, 5, 5), PartitionProgress("t", 1, 2, 3, 9)))
+    known = ProgressReport(partitions=(PartitionProgress("t", 0, 5, 5, 5), PartitionProgress("t", 1, 2, 3, 9)))
     assert with_ends(known, {}) is known
     assert with_ends(known, {("t", 1): 9, ("u", 0): 7}) is known
     found = with_ends(known, {("t", 0): 55, ("t", 1): 4})

@@ -301,7 +301,7 @@ def test_a_newer_connector_waits_for_the_older_to_stop() -> None:
 
 def test_a_command_is_answered_without_the_state_and_not_for_an_older_leader() -> None:
     state = machine()
-    fence = questions.FenceTasks("c", 3)
+    fence = worker_commands.FenceTasks("c", 3)
     assert state.handle(leader.ask(1, "7", fence), 1.0) == [instructions.ExecuteCommand("7", fence)]
     state.handle(leader.welcome(2, frozenset()), 1.1)
     assert state.handle(leader.ask(1, "8", fence), 1.2) == []

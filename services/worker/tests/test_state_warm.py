@@ -44,7 +44,7 @@ class Worker:
         assignment = Assignment(1, self._started)
         return self.handle(leader.start_unit(1, UnitId(connector, number), assignment, TargetState.STARTED, spec))
 
-    def run(self, connector: str, said: Progress, number: int = 0) -> str:
+    def run(self, connector: str, said: ProgressReport, number: int = 0) -> str:
         """Start a task whose run took over and sent this progress; the run's id."""
         self.start(connector, number)
         run_id = next(reversed(self.runs))

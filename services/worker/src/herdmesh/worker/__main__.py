@@ -142,7 +142,7 @@ async def serve_on(
             plugins=plugins.all(),
             refused_plugins=plugins.refused(),
             has_plugin_folders=plugins.has_folders,
-            holdings=[session_wire.holding_to(one) for one in loop.held_units()],
+            holdings=[session_wire.held_unit_to(one) for one in loop.held_units()],
             epoch_max=loop.epoch_max(),
             draining=loop.draining(),
             leaving=loop.leaving(),

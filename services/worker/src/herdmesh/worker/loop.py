@@ -90,7 +90,7 @@ class WorkerLoop:
         """True once the worker has begun to stop for good."""
         return self._state.leaving
 
-    def held_units(self) -> list[Holding]:
+    def held_units(self) -> list[HeldUnit]:
         """Held units, for hello."""
         return self._state.held_units()
 

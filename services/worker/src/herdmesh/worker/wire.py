@@ -68,7 +68,7 @@ def held_tasks(tasks: Iterable[Task]) -> list[Task]:
     return sorted(tasks, key=lambda task: (task.unit.connector, task.unit.task or 0))
 
 
-def progress_to(progress: Progress) -> task_pb2.TaskProgress:
+def progress_to(progress: ProgressReport) -> task_pb2.TaskProgress:
     """Counts of a run or a task; without the task's name and activity."""
     message = task_pb2.TaskProgress(
         records_in=progress.records_in,

@@ -67,7 +67,7 @@ class TaskMeter:
         self.in_run = False
         self.active_now = 0
 
-    def measured(self, run_id: str, progress: Progress, now_s: float) -> None:
+    def measured(self, run_id: str, progress: ProgressReport, now_s: float) -> None:
         """Record a run's report: counts of the whole run, and measures since its previous report."""
         if run_id != self._run_id:
             return

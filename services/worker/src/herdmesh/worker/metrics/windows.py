@@ -27,7 +27,7 @@ class Window:
             (now_s, _NOTHING),
         )
 
-    def add(self, spread: Spread, now_s: float) -> None:
+    def add(self, spread: MeasureSpread, now_s: float) -> None:
         """Add measured values."""
         (begun_s, current), before = self._samples
         if now_s - begun_s >= SAMPLE_S:
@@ -39,7 +39,7 @@ class Window:
         if number:
             self.add(MeasureSpread(1, number, number, number), now_s)
 
-    def spread(self, now_s: float) -> Spread:
+    def spread(self, now_s: float) -> MeasureSpread:
         """Values measured in samples that began less than a minute ago."""
         (begun_s, current), (before_s, before) = self._samples
         if now_s - before_s >= 2 * SAMPLE_S:

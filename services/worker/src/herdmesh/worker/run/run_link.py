@@ -157,7 +157,7 @@ class WorkerLink:
             self._changed.notify_all()
         self._channel.close()
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: ProgressReport) -> None:
         """Queue a progress report; it replaces a waiting one, whose measures are added."""
         with self._changed:
             waiting = self._latest

@@ -158,7 +158,7 @@ class Connectors:
             out += self._change_state(connector, resting)
         return out
 
-    def generate(self, event: GenerateTaskConfigs, now: float) -> list[Instruction]:
+    def generate(self, event: RequestTaskConfigs, now: float) -> list[Instruction]:
         """Request task configs; also replies when the connector is not held, so that the leader need not wait."""
         connector = self._connectors.get(event.connector)
         if connector is None or connector.releasing or connector.assignment != event.assignment:

@@ -211,7 +211,7 @@ class ExecuteCommand:
     """Execute a command of the session and send its reply."""
 
     command_id: str
-    command: Question
+    command: WorkerCommand
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,10 +81,10 @@ class WorkerState:
         """True once the worker has begun to stop for good: it accepts no more work."""
         return self._exit_code is not None
 
-    def held_units(self) -> list[Holding]:
+    def held_units(self) -> list[HeldUnit]:
         """The held units for hello, including those being released: their end will be reported."""
         held = [*self.connectors, *self.tasks]
-        return [Holding(one.unit, one.assignment, one.state, one.failure, one.releasing) for one in held]
+        return [HeldUnit(one.unit, one.assignment, one.state, one.failure, one.releasing) for one in held]
 
     def next_deadline(self) -> float | None:
         """Time of the next Tick, None = never."""
@@ -141,7 +141,7 @@ class WorkerState:
             case SendCommand(command_id=command_id, command=SetDraining(draining=draining)):
                 self.draining = draining
                 return [instructions.SendReply(command_id)] if command_id else []
-            case Ask(command_id=command_id, question=question):
+            case SendCommand(command_id=command_id, command=question):
                 return [instructions.ExecuteCommand(command_id, question)]
             case Heartbeat():
                 return []

@@ -9,7 +9,7 @@ from dataclasses import replace
 from herdmesh.engine.runtime import PRODUCED_MAX, Measures, ProgressReport
 
 
-def added(base: Progress, run: Progress) -> Progress:
+def added(base: ProgressReport, run: ProgressReport) -> ProgressReport:
     """Progress of the task: the counts of its earlier runs plus those of this one. All other values are the run's,
     except: known partitions remain until a run reports partitions again, only a run is warm, and measures are added up
     by the metrics, not here.
@@ -36,7 +36,7 @@ def _sum(base: tuple[tuple[str, int], ...], run: tuple[tuple[str, int], ...]) ->
     return tuple(sorted((Counter(dict(run)) + Counter(dict(base))).items())[:PRODUCED_MAX])
 
 
-def with_ends(progress: Progress, ends: Mapping[tuple[str, int], int]) -> Progress:
+def with_ends(progress: ProgressReport, ends: Mapping[tuple[str, int], int]) -> ProgressReport:
     """The progress with the ends that the worker learned, where they are beyond the run's: a stuck run reports nothing,
     and a run whose client's buffers are full does not fetch. Returns the same object when no end is beyond.
     """
@@ -49,7 +49,7 @@ def with_ends(progress: Progress, ends: Mapping[tuple[str, int], int]) -> Progre
     return replace(progress, partitions=parts)
 
 
-def caught_up(progress: Progress) -> bool:
+def caught_up(progress: ProgressReport) -> bool:
     """True for a sink that has read everything it knows of. False for a source, which does not know."""
     parts = progress.partitions
     return bool(parts) and all(0 <= one.end_offset <= one.position for one in parts)

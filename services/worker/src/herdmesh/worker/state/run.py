@@ -20,11 +20,11 @@ class Run:
 
     run_id: str
     since: float
-    base: Progress
+    base: ProgressReport
     """Progress of the task's earlier runs."""
     pid: int = 0
     took_over: bool = False
-    progress: Progress | None = None
+    progress: ProgressReport | None = None
     """Progress of this run alone."""
     outcome: events.RunFinished | Failure | None = None
     share_by: float | None = None
@@ -41,7 +41,7 @@ class Run:
     silence: Silence | None = None
     """None until its process has connected."""
 
-    def on_progress(self, progress: Progress, now: float) -> None:
+    def on_progress(self, progress: ProgressReport, now: float) -> None:
         """Record a progress report, and whether the run is warm."""
         moved = self.progress is None or self.progress.records_in != progress.records_in
         self.progress = progress

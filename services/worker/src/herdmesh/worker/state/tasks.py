@@ -180,7 +180,7 @@ class Tasks:
                 task.phase = Phase.RUNNING
         return []
 
-    def run_progress(self, run_id: str, progress: Progress, now: float) -> list[Instruction]:
+    def run_progress(self, run_id: str, progress: ProgressReport, now: float) -> list[Instruction]:
         """Handle a progress report: records moved, or the task took over."""
         found = self._running.get(run_id)
         if found is None:

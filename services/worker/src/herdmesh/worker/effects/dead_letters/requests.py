@@ -51,7 +51,7 @@ class DeadLetters:
         self._limit = asyncio.Semaphore(_AT_A_TIME)
         self._one_replay = asyncio.Lock()
 
-    async def listed(self, question: questions.AskDeadLetters) -> admin_pb.ListDeadLettersResponse:
+    async def listed(self, question: worker_commands.ListDeadLettersOnWorker) -> admin_pb.ListDeadLettersResponse:
         """A page of dead letters.
 
         Raises:
@@ -63,7 +63,7 @@ class DeadLetters:
         async with self._limit:
             return await in_thread("dead letters", lambda: self._listed(texts(question.config), request))
 
-    async def replayed(self, question: questions.AskReplay) -> admin_pb.ReplayDeadLettersResponse:
+    async def replayed(self, question: worker_commands.ReplayOnWorker) -> admin_pb.ReplayDeadLettersResponse:
         """Replay dead letters: the named ones, all or none, or one step of all.
 
         Raises:

@@ -197,7 +197,7 @@ class Offsets:
             change = self._change(question, stored_offsets.read(spec, settings, admin, fence).items())
             if by_stored:
                 agreed = self._agree(question, change)
-            task_set_check.ask(spec, admin).verify()
+            task_set_check.begin_check(spec, admin).verify()
             if question.prepare:  # the topics exist: reading with the fence creates them
                 return replace(change.result(agreed=agreed), prepared=change.prepared(stored_offsets.topics(settings)))
             if change.records:

@@ -181,7 +181,7 @@ class _Change:
 
     def _require_unchanged(self) -> None:
         """Raise TaskFenced when, since this request, the connector got tasks or another change was begun."""
-        task_set_check.ask(self.spec, self.admin, self.consumer).verify()
+        task_set_check.begin_check(self.spec, self.admin, self.consumer).verify()
 
     def _forget(self, forgotten: Sequence[PartitionId], deadline_s: float, progress: WriteProgress) -> None:
         """Remove these offsets from the group, or delete it. The caller may send the request to another worker while

@@ -56,7 +56,10 @@ class Commands:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def execute(
-        self, command_id: str, question: questions.Question, send: Callable[[session_pb2.SessionRequest], None]
+        self,
+        command_id: str,
+        question: worker_commands.WorkerCommand,
+        send: Callable[[session_pb2.SessionRequest], None],
     ) -> None:
         """Execute the command, then send the reply; without a `command_id` no reply is sent."""
         self._spawn(self._execute(command_id, question, send))
@@ -88,7 +91,10 @@ class Commands:
         task.add_done_callback(self._tasks.discard)
 
     async def _execute(
-        self, command_id: str, question: questions.Question, send: Callable[[session_pb2.SessionRequest], None]
+        self,
+        command_id: str,
+        question: worker_commands.WorkerCommand,
+        send: Callable[[session_pb2.SessionRequest], None],
     ) -> None:
         try:
             reply = await self._reply(question)
@@ -116,9 +122,9 @@ class Commands:
                 changed = self._loggers.carry_out(question)
                 _log.info("logger_level", logger=logger, level=level, changed=len(changed))
                 return session_pb2.CommandReply(loggers=changed)
-            case questions.ReadOffsets():
+            case worker_commands.ReadOffsets():
                 return _offsets_reply(await self._offsets.read(question))
-            case questions.AlterOffsets():
+            case worker_commands.AlterOffsets():
                 return _offsets_reply(await self._offsets.alter(question))
             case worker_commands.PlanTaskConfigs(config=config, tasks_max=tasks_max):
                 return session_pb2.CommandReply(tasks=await self._planned(texts(config), tasks_max))
