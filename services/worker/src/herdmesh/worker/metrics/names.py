@@ -87,17 +87,18 @@ def _waiting(wait: Wait | None) -> Value:
 
 TASK_METRICS: Final[tuple[Definition[TaskMeter], ...]] = (
     _Task(_TASK_GROUP, "status", _GAUGE, "State of the task.", lambda t, _: t.state.value.lower()),
-    _Task(_TASK_GROUP, "running-ratio", _GAUGE, "Fraction of its time on this worker in which it was RUNNING.",
+    _Task(_TASK_GROUP, "running-ratio", _GAUGE, "Share of the task's time on this worker in state RUNNING.",
           lambda t, now: t.ratio(RunState.RUNNING, now)),
-    _Task(_TASK_GROUP, "pause-ratio", _GAUGE, "Fraction of its time on this worker in which it was PAUSED.",
+    _Task(_TASK_GROUP, "pause-ratio", _GAUGE, "Share of the task's time on this worker in state PAUSED.",
           lambda t, now: t.ratio(RunState.PAUSED, now)),
     _Task(_TASK_GROUP, "offset-commit-max-time-ms", _GAUGE, "The longest offset commit that succeeded.",
           lambda t, now: t.commit_ms.largest(now)),
     _Task(_TASK_GROUP, "offset-commit-avg-time-ms", _GAUGE, "Mean time of the offset commits that succeeded.",
           lambda t, now: t.commit_ms.mean(now)),
-    _Task(_TASK_GROUP, "offset-commit-success-percentage", _GAUGE, "Fraction of the commits that succeeded, 0 to 1.",
+    _Task(_TASK_GROUP, "offset-commit-success-percentage", _GAUGE,
+          "Share of the offset commits that succeeded, 0 to 1.",
           lambda t, now: t.commit_ratio(now, failed=False)),
-    _Task(_TASK_GROUP, "offset-commit-failure-percentage", _GAUGE, "Fraction of the commits that failed, 0 to 1.",
+    _Task(_TASK_GROUP, "offset-commit-failure-percentage", _GAUGE, "Share of the offset commits that failed, 0 to 1.",
           lambda t, now: t.commit_ratio(now, failed=True)),
     _Task(_TASK_GROUP, "batch-size-max", _GAUGE, "Records of the largest batch.",
           lambda t, now: t.batch_records.largest(now)),
@@ -159,17 +160,19 @@ TASK_METRICS: Final[tuple[Definition[TaskMeter], ...]] = (
           lambda t, _: t.uncommitted_max(), _SINK),
     _Task(_ERROR_GROUP, "total-record-failures", _GAUGE, "Attempts that failed, retries included.",
           lambda t, _: t.errors.failures),
-    _Task(_ERROR_GROUP, "total-record-errors", _GAUGE, "Operations that failed, after any retries.",
-          lambda t, _: t.errors.errors),
-    _Task(_ERROR_GROUP, "total-records-skipped", _GAUGE, "Records skipped.", lambda t, _: t.errors.skipped),
+    _Task(_ERROR_GROUP, "total-record-errors", _GAUGE,
+          "Operations that failed after all retries.", lambda t, _: t.errors.errors),
+    _Task(_ERROR_GROUP, "total-records-skipped", _GAUGE,
+          "Records skipped because they failed.", lambda t, _: t.errors.skipped),
     _Task(_ERROR_GROUP, "total-retries", _GAUGE, "Retries.", lambda t, _: t.errors.retries),
     _Task(_ERROR_GROUP, "total-errors-logged", _GAUGE, "Failures written to the log.", lambda t, _: t.errors.logged),
     _Task(_ERROR_GROUP, "deadletterqueue-produce-requests", _GAUGE, "Records sent to the dead letter queue.",
           lambda t, _: t.errors.dead_letters),
-    _Task(_ERROR_GROUP, "deadletterqueue-produce-failures", _GAUGE, "Of these, those that Kafka refused.",
+    _Task(_ERROR_GROUP, "deadletterqueue-produce-failures", _GAUGE,
+          "Records for the dead letter queue that Kafka refused.",
           lambda t, _: t.errors.dead_letters_failed),
     _Task("", "task_dead_letters_cut_total", _COUNTER,
-          "Records sent to the dead letter queue that were too large for its topic: their dead letters name the place.",
+          "Dead letters that were cut because the record was too large for the queue's topic.",
           lambda t, _: t.errors.dead_letters_cut),
     _Task(_ERROR_GROUP, "last-error-timestamp", _GAUGE, "Epoch time of the last failure in ms, 0 = none.",
           lambda t, _: t.errors.last_error_ms),
@@ -191,8 +194,8 @@ TASK_METRICS: Final[tuple[Definition[TaskMeter], ...]] = (
     _Task("", "task_offset_commit_failures_total", _COUNTER, "Offset commits that failed.",
           lambda t, _: t.commit_failures),
     _Task("", "task_waiting_ms", _GAUGE,
-          "How long the task has been waiting; the label `waits_for` has the reason. Absent without a wait, and in "
-          "its first 5 s.", lambda t, _: _waiting(t.wait)),
+          "How long the task has waited; the label `waits_for` names the cause. Absent without a wait, and for the "
+          "first 5 s of one.", lambda t, _: _waiting(t.wait)),
     _Task("", "task_runs_total", _COUNTER, "Runs begun for the task on this worker.", lambda t, _: t.runs),
 )  # fmt: skip
 """Metrics of each held task, with the labels connector and task."""
@@ -221,7 +224,8 @@ STATE_METRICS: Final[tuple[Definition[StateCount], ...]] = (
             lambda c, _: sum(c.by_state.values())),
     *(
         _States(_WORKER_GROUP, f"connector-{state}-task-count", _GAUGE,
-                f"Tasks of the connector on this worker that are {state.upper()}.", _in_state(state))
+                f"Tasks of the connector on this worker that are {state.upper()}.",
+                _in_state(state))
         for state in ("running", "paused", "failed", "unassigned")
     ),
 )  # fmt: skip
@@ -239,16 +243,17 @@ def _startups(kind: str) -> tuple[Definition[WorkerMeter], ...]:
         return lambda w, _: of(w)[number] / of(w)[0] if of(w)[0] else None
 
     return (
-        _Worker(_WORKER_GROUP, f"{kind}-startup-attempts-total", _COUNTER, f"Attempts to start a {kind} here.",
+        _Worker(_WORKER_GROUP, f"{kind}-startup-attempts-total", _COUNTER,
+                f"Starts of a {kind} attempted on this worker.",
                 lambda w, _: of(w)[0]),
-        _Worker(_WORKER_GROUP, f"{kind}-startup-success-total", _COUNTER, "Attempts that reached RUNNING.",
+        _Worker(_WORKER_GROUP, f"{kind}-startup-success-total", _COUNTER, f"Starts of a {kind} that reached RUNNING.",
                 lambda w, _: of(w)[1]),
         _Worker(_WORKER_GROUP, f"{kind}-startup-success-percentage", _GAUGE,
-                "Fraction of the attempts that reached RUNNING, 0 to 1.", part(1)),
-        _Worker(_WORKER_GROUP, f"{kind}-startup-failure-total", _COUNTER, "Attempts that failed before RUNNING.",
+                "Share of starts that succeeded, 0 to 1.", part(1)),
+        _Worker(_WORKER_GROUP, f"{kind}-startup-failure-total", _COUNTER, f"Starts of a {kind} that failed.",
                 lambda w, _: of(w)[2]),
         _Worker(_WORKER_GROUP, f"{kind}-startup-failure-percentage", _GAUGE,
-                "Fraction of the attempts that failed, 0 to 1.", part(2)),
+                "Share of starts that failed, 0 to 1.", part(2)),
     )  # fmt: skip
 
 
@@ -260,7 +265,7 @@ WORKER_METRICS: Final[tuple[Definition[WorkerMeter], ...]] = (
     _Worker("app-info", "version", _GAUGE, "Version of the worker.", lambda w, _: w.version),
     _Worker("app-info", "start-time-ms", _GAUGE, "Epoch time of the worker's start.", lambda w, _: w.begun_ms),
     _Worker("", "worker_slots", _GAUGE, "Runs the worker can have at once.", lambda w, _: w.slots),
-    _Worker("", "worker_runs", _GAUGE, "Runs that the worker has now.", lambda w, _: w.runs),
+    _Worker("", "worker_runs", _GAUGE, "Runs the worker has.", lambda w, _: w.runs),
 )
 """Metrics of the worker."""
 
@@ -271,7 +276,7 @@ ABSENT: Final[Mapping[tuple[str, str], str]] = {
     (
         _WORKER_GROUP,
         "connector-restarting-task-count",
-    ): "the herder writes RESTARTING, before a worker has the task",
+    ): "the herder reports RESTARTING, before a worker has the task",
     ("app-info", "commit-id"): "releases are named by their version alone",
     ("connect-coordinator-metrics", "*"): "there is no group of workers: they hold sessions with the leading herder",
     ("connect-metrics", "*"): "there is no group of workers: they hold sessions with the leading herder",
