@@ -216,7 +216,7 @@ def test_a_missing_queue_gives_an_error_with_the_next_step(here: Here) -> None:
     with pytest.raises(ConfigError, match="it has no dead letter queue: set errors"):
         asyncio.run(dead.listed(ListDeadLettersOnWorker(without, request)))
     here.queue += "-nowhere"
-    with pytest.raises(ConfigError, match="a task makes it when it starts"):
+    with pytest.raises(ConfigError, match="a task creates it when it starts"):
         here.list()
 
 
@@ -329,7 +329,7 @@ def test_dead_letters_that_cannot_be_replayed_stay_and_block_no_other(
     reply = here.replay(config=topics)
     reasons = {one.place.offset: one.reason for one in reply.refused}
     assert reply.replayed_count == 2
-    assert "Kafka does not take it" in reasons[1]
+    assert "Kafka refuses it" in reasons[1]
     assert reasons[2] == "a does not read elsewhere (any more)"
     assert reasons[3] == "topic gone does not exist (any more)"
     assert here.places() == ["0:3", "0:2", "0:1"]
