@@ -40,10 +40,9 @@ def scan() -> Scan:
     return found
 
 
-def by_room(findings: list[tuple[str, str]], group_of: dict[str, str]) -> dict[str, list[str]]:
-    """Findings of each package, or of the group of packages that it is counted with."""
+def by_room(findings: list[tuple[str, str]]) -> dict[str, list[str]]:
+    """Findings of each package."""
     rooms: defaultdict[str, list[str]] = defaultdict(list)
     for path, finding in findings:
-        room = words.room_of(path)
-        rooms[group_of.get(room, room)].append(f"{path}: {finding}")
+        rooms[words.room_of(path)].append(f"{path}: {finding}")
     return rooms

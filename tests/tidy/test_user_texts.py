@@ -10,7 +10,6 @@ from tests.tidy import user_texts
 from tests.tidy.conftest import Scan, by_room
 from tests.tidy.rules import Source
 from tests.tidy.test_tree import ROOT
-from tests.tidy.test_words import GROUP_OF
 
 #: Number of texts of each package that still have a phrase operators do not use. It may only fall.
 RIDDLES_MAX: dict[str, int] = {}
@@ -26,7 +25,7 @@ def test_no_package_has_more_unclear_texts_than_before(scan: Scan) -> None:
     findings = [
         (path, f"line {text.line}: {finding}") for path, text in scan.texts for finding in user_texts.riddles(text)
     ]
-    for room, found in by_room(findings, GROUP_OF).items():
+    for room, found in by_room(findings).items():
         assert len(found) <= RIDDLES_MAX.get(room, 0), f"{room} had {RIDDLES_MAX.get(room, 0)}\n" + "\n".join(found)
 
 

@@ -27,7 +27,7 @@ other file.
 | 4.1 | entry.sequence: an older safe write is not retried over a newer | retries test_an_abandoned_put_cannot_overwrite_a_later_one |
 | 4.1 | retriable: sent again for ever | lines test_statuses_wait_for_the_store_and_the_latest_wins |
 | 4.1 | retriable: dropped once the entry is deleted | not ours: the worker sends its latest statuses; the leader cleans up again |
-| 4.1 | other exception: logged, abandoned | lines test_a_status_that_is_invalid_holds_up_no_other |
+| 4.1 | other exception: logged, abandoned | lines test_an_invalid_status_delays_no_other |
 | 4.1 | an older plain put may be retried after a newer one | not ours, and worse: see retries |
 | 4.2 | topic statuses are written unconditionally | writes test_put_topic_state |
 | 4.2 | deleteTopic writes a tombstone | writes test_deletions |

@@ -248,7 +248,7 @@ class Checker:
         """A later start that was lost is superseded by the adopted assignment: that counts as the newest from here
         on.
         """
-        for one in worker.state.holdings():
+        for one in worker.state.held_units():
             if one.unit.task is not None and UnitId(one.unit.connector, one.unit.task) in adopted:
                 self._orders[one.unit.connector, one.unit.task] = one.assignment.order
 
@@ -306,7 +306,7 @@ class Checker:
 
     def _holds(self, worker: WorkerProcess, unit: UnitId) -> bool:
         # With its state: a unit being released has reported so, and must not be overtaken either.
-        return any(one.unit == unit for one in worker.state.holdings())
+        return any(one.unit == unit for one in worker.state.held_units())
 
     def _timed_out(self, unit: UnitId, worker: WorkerProcess) -> bool:
         """Stopped so long ago that the herder counts it as lost."""
@@ -324,9 +324,9 @@ class Checker:
         before, held = worker.state.epoch_max, None
         if event.epoch < before:
             self.counts["stale commands"] += 1
-            held = worker.state.holdings()
+            held = worker.state.held_units()
         worker.handle(event)
-        if held is not None and (worker.state.holdings() != held or worker.state.epoch_max < before):
+        if held is not None and (worker.state.held_units() != held or worker.state.epoch_max < before):
             self.find("stale epoch refused", f"{worker.name} obeys epoch {event.epoch} after {before}: {event}")
         message = event.message
         drains = (

@@ -145,7 +145,7 @@ class Run:
 
     def _pulse(self) -> None:
         """Report progress of its loop, also while it waits for a broker (`engine.runtime.progress_ticks`)."""
-        self._say(events.RunPulse(self.run_id, 0, 0))
+        self._say(events.RunLiveness(self.run_id, 0, 0))
         self._later(_PULSE_MS, self._pulse)
 
     def _verify(self) -> None:

@@ -116,7 +116,7 @@ class Disturbed:
         loads = Counter[str]()
         for worker in self._world.workers:
             if worker.alive:
-                for one in worker.state.holdings():
+                for one in worker.state.held_units():
                     if (one.unit.task is not None) is is_task:
                         loads[moving.get(UnitId(one.unit.connector, one.unit.task), worker.name)] += 1
         if loads[source] - loads[target] < 2:

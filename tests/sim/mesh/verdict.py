@@ -30,7 +30,7 @@ def holdings(world: World) -> Held:
     found: Held = {}
     for worker in world.workers:
         if worker.alive:
-            for one in worker.state.holdings():
+            for one in worker.state.held_units():
                 found.setdefault(UnitId(one.unit.connector, one.unit.task), []).append((worker, one))
     return found
 
@@ -157,7 +157,7 @@ def _state(
     elif one.state.value != expected:
         found.append(f"{unit} is {one.state}, wanted {expected}")
     mine = worker.state.connectors.get(unit.connector) if unit.task is None else worker.state.tasks.get(one.unit)
-    if mine is not None and mine.giving_up:
+    if mine is not None and mine.releasing:
         found.append(f"{unit} is being stopped on {worker.name}")
     if unit.task is None:
         if target is TargetState.STARTED and one.state.value == "RUNNING":

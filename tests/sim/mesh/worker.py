@@ -28,7 +28,7 @@ from herdmesh.session.messages import Heartbeat, Released
 from herdmesh.session.model import Failure, UnitId
 from herdmesh.worker.effects.stores.statuses import StatusClient
 from herdmesh.worker.loop import WorkerLoop
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state import TaskLimits, WorkerLimits, WorkerState, events, instructions
 from herdmesh.worker.state.levels import Levels
 from tests.sim.mesh.dataplane import Run
 from tests.sim.mesh.network import Stream
@@ -73,7 +73,7 @@ class WorkerProcess(Node):
     def _wire(self) -> None:
         self.incarnation = f"{self.name}-{self.life}"
         self.identity = identity_pb2.WorkerIdentity(worker_id=self.name, incarnation=self.incarnation)
-        self.state = WorkerState(self.incarnation, Limits(TaskLimits(slots=64, warm_runs_max=1)))
+        self.state = WorkerState(self.incarnation, WorkerLimits(TaskLimits(slots=64, warm_runs_max=1)))
         self.loop = WorkerLoop(self.state)
         self.session: Session = Session(self)
         self.statuses = Statuses(self)
@@ -86,7 +86,7 @@ class WorkerProcess(Node):
                 watch=SimpleNamespace(watch=self._watch, unwatch=_nothing),
                 statuses=self.statuses,
                 session=self.session,
-                commands=SimpleNamespace(answer=self._answer),
+                commands=SimpleNamespace(execute=self._answer),
             ),
         )
         self._tick_at: float | None = None
@@ -151,7 +151,7 @@ class WorkerProcess(Node):
     def share(self, run_id: str, run_ms: int) -> None:
         """Do nothing: slots are never short here; `tests/.../test_state_tasks.py` tests sharing."""
 
-    def rest(self, run_id: str) -> None:
+    def end_warm(self, run_id: str) -> None:
         self.runs[run_id].rest()
 
     def cancel(self, run_id: str, reason: str) -> None:
@@ -315,7 +315,7 @@ class Session:
             address=worker.name,
             slots=64,
             plugins=worker.plugins,
-            holdings=[session_wire.held_unit_to(one) for one in worker.loop.holdings()],
+            holdings=[session_wire.held_unit_to(one) for one in worker.loop.held_units()],
             epoch_max=worker.loop.epoch_max(),
             draining=worker.loop.draining(),
             leaving=worker.loop.leaving(),

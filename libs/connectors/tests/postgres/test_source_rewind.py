@@ -65,16 +65,16 @@ def test_all_rows_that_are_not_older_are_sent_again(
     run()
     once: dict[str, Counter[int]] = {table: times(table) for table in ("early", "late")}
     assert once == {"early": Counter(range(ROWS)), "late": Counter((100, 101, 102))}
-    before = here.told(config)
+    before = here.read(config)
     to_ms = (BEGUN_S + 3) * 1_000
     dry = here.change(config, rewind_to_ms=to_ms, dry_run=True)[0]
-    assert here.told(config) == before
-    assert here.change(config, rewind_to_ms=to_ms)[0] == here.told(config) == dry
+    assert here.read(config) == before
+    assert here.change(config, rewind_to_ms=to_ms)[0] == here.read(config) == dry
     assert {_moment(offset) for _, offset in dry} == {(to_ms - 1, 999_999_000)}
     run()
     assert times("early") - once["early"] == Counter((6, 7, 8, 9))
     assert times("late") - once["late"] == Counter((101, 102))
-    assert here.told(config) == before, "and it is where it was"
+    assert here.read(config) == before, "and it is where it was"
     assert here.change(config, rewind_to_ms=(BEGUN_S + 3_600) * 1_000)[0] == before, "a rewind does not go forward"
 
 
@@ -90,7 +90,7 @@ def test_numbers_alone_cannot_be_rewound_to_a_time(
     here.change(config, (partition, {"incrementing": 7}))
     with pytest.raises(ConfigError, match="cannot be rewound to a time"):
         here.change(config, rewind_to_ms=5)
-    assert here.told(config) == [(partition, {"incrementing": 7})]
+    assert here.read(config) == [(partition, {"incrementing": 7})]
 
 
 def _moment(offset: Any) -> tuple[int, int]:
