@@ -1,6 +1,8 @@
 """Offsets of connectors, read and changed on request.
 
-Owns the Kafka calls and the outcome of a change. Invariant: an unknown outcome is reported as unknown.
+Owns the Kafka calls and the outcome of a change: `offsets` reads, alters and resets a source's offsets, `sink_offsets`
+a consumer group's. The herder has the conditions for a change (`herder.state.calls.offset_changes`).
+Invariant: an unknown outcome is reported as unknown.
 """
 
 from __future__ import annotations
