@@ -1,8 +1,8 @@
-"""The herder's process: wiring only.
+"""Process of the herder: wiring only.
 
 Order of start: server (NOT_SERVING, and every call refused, until this herder leads), loop, watches, campaign. Order
-of stop, each stage bounded: NOT_SERVING, resign (another herder leads at once), stop leading (workers keep their tasks
-and dial elsewhere, callers are told to, writes under way end), end the loop, end the calls, close the channels.
+of stop, each stage bounded: NOT_SERVING; resign (another herder leads at once); stop leading (workers keep their tasks
+and dial another herder, callers are sent to it, writes under way end); end the loop; end the calls; close the channels.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from herdmesh.rpc.process import run
 from herdmesh.rpc.server import Server, ServiceRegistration
 
 _DRAIN_S = 1.0
-#: Objects made, passes over the young ones, passes over the middle ones, until the garbage collector looks at the next
-#: older ones too: about 1 ms, 10 ms and, at 1,000 connectors, 50 to 70 ms of standing still. The last of them, over
-#: everything, so comes after ten million new objects at the earliest: errors with their tracebacks and futures of ended
-#: streams, which are in cycles, must not pile up for ever.
+#: Thresholds of the garbage collector: new objects before a pass over the young ones, young passes before a middle
+#: pass, middle passes before a full pass. The passes stop the process for about 1 ms, 10 ms and, at 1,000 connectors,
+#: 50 to 70 ms. A full pass therefore comes after ten million new objects at the earliest. It cannot be switched off:
+#: errors with their tracebacks and futures of ended streams form cycles and would pile up for ever.
 _COLLECT_AFTER = (10_000, 10, 100)
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -45,9 +45,9 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 async def serve(
     settings: HerderSettings, stop: asyncio.Event, on_listening: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Serve until `stop` is set; `on_listening` is told the port.
+    """Serve until `stop` is set; `on_listening` gets the port.
 
-    Raises OSError when the port is taken, and whatever ends a part that must not end.
+    Raises OSError when the port is taken, and the error of any part that must not end.
     """
     herder_id = uuid.uuid4().hex
     role_changed = asyncio.Event()
@@ -89,7 +89,7 @@ async def serve(
     loop.connect(writes)
     parts: list[Coroutine[Any, Any, None]] = [loop.run(), follow_roles(), campaign.run(), tracking.run()]
     tasks = [asyncio.create_task(part) for part in (*parts, *(watch.run() for watch in watches))]
-    asking = asyncio.create_task(cluster_id.run())  # it ends by itself
+    asking = asyncio.create_task(cluster_id.run())  # ends by itself
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -112,8 +112,9 @@ async def serve(
 
 
 def _collect_seldom() -> None:
-    """Keep the garbage collector's pauses out of most steps of the state: what is imported by now stays, and what the
-    state keeps is in no cycles, so that looking at all of it finds little."""
+    """Keep the garbage collector's pauses out of most steps of the state. Objects that are imported by now are never
+    examined again, and the state's objects form no cycles, so that a full pass would find little.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)

@@ -1,4 +1,4 @@
-"""Errors that end a herder's process. Callers see the errors of `herdmesh.rpc.errors`.
+"""Errors that end a herder's process. Callers get the errors of `herdmesh.rpc.errors`.
 
     HerderError
     `-- PartEnded     a part that must live as long as the process ended
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 
 class HerderError(Exception):
-    """Root."""
+    """Base of this tree."""
 
 
 class PartEnded(HerderError):
-    """A part of the herder ended by itself, without an error of its own."""
+    """A part of the herder ended without an error of its own. This is a bug; the supervisor restarts the process."""

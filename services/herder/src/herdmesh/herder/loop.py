@@ -3,8 +3,8 @@
 Owns the queue, the clock's ticks, the table of open sessions, callers' futures and watchers. Does not own any decision
 (`state`), wire message (`service`) or store client (`effects`).
 
-Invariants: `Herder.handle` is called from one task only, one event at a time, in the order posted. Nothing here waits
-for a slow peer: an outbox that overflows ends its session, and a watcher holds at most a set of names for its caller.
+Invariants: `Herder.handle` is called from one asyncio task only, one event at a time, in the order posted. Nothing here
+waits for a slow peer: an outbox that overflows ends its session, and a watcher keeps at most a set of names.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from herdmesh.rpc.errors import HerdmeshError, QueueFull, ShuttingDown, Timeout,
 from herdmesh.session import messages
 
 QUEUE_MAX: Final = 10_000
-#: Callers that may wait, each with its request in memory; more are told to slow down.
+#: Calls that may wait, each with its request in memory; the next is refused with QueueFull.
 CALLS_MAX: Final = 10_000
 OUTBOX_MAX: Final = 10_000
 TICK_S: Final = 0.1
-#: for how long events are handled before sessions and callers get their turn.
+#: events are handled for so long before sessions and callers get their turn.
 TURN_MS: Final = 10
-#: a step that takes longer holds up heartbeats and callers, and is logged.
+#: a longer step delays heartbeats and callers, and is logged.
 STEP_MS_MAX: Final = 50
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Stores(Protocol):
-    """What carries out writes and leadership; `effects` does. Neither call waits."""
+    """Executor of writes and of leadership instructions; `effects` implements it. Neither method waits."""
 
     def write(self, wanted: ins.Write) -> None:
-        """Begin a write; its outcome is posted as WriteDone or WriteFailed."""
+        """Start a write; its outcome is posted as WriteDone or WriteFailed."""
         ...
 
     def campaign(self, wanted: ins.Campaigning) -> None:
-        """Stand for leadership on a new stream, or ask for generations."""
+        """Campaign for leadership on a new stream, or request generations."""
         ...
 
 
 class Outbox:
-    """What one session still has to send, in order; `end` closes it after what is already in."""
+    """Queue of messages that one session still has to send, in order; `end` closes it after the queued messages."""
 
     def __init__(self) -> None:
         self._waiting: deque[ins.Send] = deque()
@@ -76,7 +76,7 @@ class Outbox:
         self._filled.set()
 
     async def messages(self) -> AsyncIterator[ins.Send]:
-        """Until `end`. Raises the error it ended with."""
+        """Yield messages until `end`. Raises the error that `end` was called with."""
         while True:
             while self._waiting:
                 yield self._waiting.popleft()
@@ -89,7 +89,7 @@ class Outbox:
 
 
 class Watcher:
-    """What one watch has not told its caller yet: names only, so a slow caller costs no memory and sees the latest."""
+    """Changes that one watch has not sent yet: names only, so a slow caller costs no memory."""
 
     def __init__(self) -> None:
         self._connectors: set[str] = set()
@@ -102,7 +102,7 @@ class Watcher:
         self._changed.set()
 
     def wake(self) -> None:
-        """The role changed: the watch looks whether it may go on."""
+        """The role changed: have the watch check whether this herder still leads."""
         self._changed.set()
 
     async def changes(self) -> tuple[list[str], list[str]]:
@@ -115,7 +115,7 @@ class Watcher:
 
 
 class Observer(Protocol):
-    """Who is told of every change before any watcher or caller sees it."""
+    """Observer of view changes; it is called before any watcher or caller sees a change."""
 
     def mark(self, changes: ins.ViewsChanged) -> None:
         """These views changed."""
@@ -127,7 +127,9 @@ class Observer(Protocol):
 
 
 class HerderLoop:
-    """One herder. `on_role` is called whenever it begins or ends to serve; `herder.refusal` says which."""
+    """Event loop of one herder. `on_role` is called whenever it starts or stops serving; `herder.refusal` has the
+    state.
+    """
 
     def __init__(self, herder: Herder, on_role: Callable[[], None], metrics: HerderMetrics | None = None) -> None:
         self.herder = herder
@@ -145,19 +147,19 @@ class HerderLoop:
         self._stopped = False
 
     def connect(self, stores: Stores) -> None:
-        """Say who carries out writes; once, before `run`."""
+        """Set the executor of writes. Call it once, before `run`."""
         self._stores = stores
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Handle events until cancelled."""
         next_tick_ms = monotonic_ms()
         try:
             while True:
                 wait_s = max(0.0, (next_tick_ms - monotonic_ms()) / 1000)
                 event = await self._next(0.0 if self.herder.has_more_to_do else wait_s)
                 if event is not None:
-                    # Several events a turn: where hundreds of streams write, one event a turn would let the queue, and
-                    # the confirmation of our lease in it, fall behind by seconds.
+                    # Handle several events a turn: with hundreds of writing streams, one event a turn would let the
+                    # queue, and the confirmation of our lease in it, fall behind by seconds.
                     turn_end_ms = monotonic_ms() + TURN_MS
                     self._handle(event)
                     while self._queue and monotonic_ms() < turn_end_ms:
@@ -174,13 +176,14 @@ class HerderLoop:
                 outbox.end(None)
             for future in self._calls.values():
                 if not future.done():
-                    # Only what had begun to write is left by now (`stop_leading`), unless the loop broke.
+                    # After `stop_leading` only calls whose write has begun are left, unless the loop broke.
                     unknown = "this herder stopped before the outcome was known; repeat with the same request_id"
                     future.set_exception(WriteOutcomeUnknown(unknown))
 
     async def stop_leading(self, timeout_s: float) -> None:
-        """Close sessions, send callers to the next leader, and let calls that have begun to write end, for at most so
-        long."""
+        """Close the sessions, send callers to the next leader, and wait at most `timeout_s` for calls whose write has
+        begun.
+        """
         self.post_now(ev.LeadershipLost("this herder stops"))
         await asyncio.sleep(0)
         waiting = list(self._calls.values())
@@ -188,14 +191,14 @@ class HerderLoop:
             await asyncio.wait(waiting, timeout=timeout_s)
 
     async def post(self, event: ev.Event) -> None:
-        """Hand in an event; waits while the queue is full, which is how a fast sender is slowed down."""
+        """Queue an event; waits while the queue is full, which slows down a fast sender."""
         while len(self._queue) >= QUEUE_MAX:
             self._room.clear()
             await self._room.wait()
         self.post_now(event)
 
     def post_now(self, event: ev.Event) -> None:
-        """Hand in an event that ends a session or a call, without waiting: there are no more of them than of those."""
+        """Queue an event that ends a session or a call, without waiting: each session and call posts at most one."""
         self._queue.append(event)
         self._filled.set()
 
@@ -203,7 +206,7 @@ class HerderLoop:
 
     @contextmanager
     def session(self) -> Generator[tuple[int, Outbox]]:
-        """A number and an outbox for one stream; leaving the block tells the state that the stream is over."""
+        """A number and an outbox for one stream; leaving the block posts the end of the stream to the state."""
         number, outbox = next(self._numbers), Outbox()
         self._outboxes[number] = outbox
         try:
@@ -215,7 +218,7 @@ class HerderLoop:
     # --- callers
 
     async def call(self, request: Request, options: WriteOptions, timeout_s: float) -> Answer:
-        """Carry out a request. Raises what the state answers, at the latest `Timeout` at `timeout_s`."""
+        """Carry out a request. Raises the error that the state answers with, at the latest `Timeout` at `timeout_s`."""
         if self._stopped:
             raise ShuttingDown("this herder stops; another leads")
         if len(self._calls) >= CALLS_MAX:
@@ -241,7 +244,7 @@ class HerderLoop:
         return answer
 
     def must_lead(self, request: str) -> None:
-        """Raise, and count, why this herder answers nobody now."""
+        """Raise, and count, the error with which this herder refuses requests while it does not lead."""
         refusal = self.herder.refusal
         if refusal is not None:
             if self._metrics is not None:
@@ -250,7 +253,9 @@ class HerderLoop:
 
     @contextmanager
     def reading(self, request: str, *, leader_only: bool = True) -> Generator[None]:
-        """Count and time what is answered without a step of the state; first look whether this herder may answer."""
+        """Count and time a request that needs no step of the state; with `leader_only`, check first that this herder
+        leads.
+        """
         if leader_only:
             self.must_lead(request)
         begun_ns, outcome = time.monotonic_ns(), "CANCELLED"
@@ -265,12 +270,12 @@ class HerderLoop:
                 self._metrics.record_request(request, outcome, (time.monotonic_ns() - begun_ns) / 1_000_000)
 
     def observe(self, observer: Observer) -> None:
-        """Tell it of every change from now on."""
+        """Call the observer with every change from now on."""
         self._observers.append(observer)
 
     @contextmanager
     def watcher(self) -> Generator[Watcher]:
-        """A watcher, told of every change while the block lasts."""
+        """A watcher that gets every change while the block lasts."""
         watcher = Watcher()
         self._watchers.add(watcher)
         try:
@@ -347,7 +352,7 @@ class HerderLoop:
 
 
 def _log_message(sent: ins.Send) -> None:
-    """One line for what moves a unit; heartbeats and the like are silent."""
+    """Log one line for a message that moves a unit; heartbeats and the like are not logged."""
     match sent.message:
         case messages.StartUnit(unit=unit, assignment=assignment):
             _log.info("start_unit", unit=unit.log_context, session=sent.session, generation=assignment.generation)

@@ -1,15 +1,14 @@
 """Metrics of a herder, on /metrics: requests, moves, epochs, times per phase, Connect's rebalance metrics.
 
-Owns the instruments and the times at which each question, write, start and stop went out. Reads events and instructions
-as they pass through the loop; the state knows nothing of it, and nothing here decides anything.
+Owns the instruments and the times at which each command, write, start and stop was sent. Reads events and instructions
+as they pass through the loop; the state does not know of it, and nothing here decides anything.
 
 Connect's names are used where they have a meaning here (docs/reference/connect/data-model.md, section 6.8, as the JMX
-exporter spells them): a rebalance lasts from the first start or stop that no worker has answered until none is left
-unanswered; `epoch` is the leadership's, and 0 where another herder leads; `leader_name` is the leader as far as this
-herder knows.
+exporter spells them): a rebalance lasts from the first unacknowledged start or stop until none is unacknowledged;
+`epoch` is the leadership's, and 0 where another herder leads; `leader_name` is the leader as far as this herder knows.
 
-Invariant: what is remembered is bounded by what the state itself has under way, and forgotten when this herder stops
-leading.
+Invariant: the times kept are bounded by the work that the state itself has under way, and deleted when this herder
+stops leading.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from herdmesh.rpc.errors import HerdmeshError, NotLeader
 from herdmesh.session import messages
 from herdmesh.session.model import RunState, UnitId
 
-#: more than these under way is a bug elsewhere; the oldest are not timed then.
-#: Events without a figure of their own.
+#: Events without a metric of their own.
 _NotMeasured = (
     ev.GenerationsReserved
     | ev.LeaseExtended
@@ -48,6 +46,7 @@ _NotMeasured = (
     | ev.Tick
     | ev.Continue
 )
+#: more things under way than this is a bug elsewhere; the oldest are not timed then.
 _UNDER_WAY_MAX = 20_000
 REBALANCE = "kafka_connect_connect_worker_rebalance_metrics_"
 GAUGES = {
@@ -61,7 +60,7 @@ GAUGES = {
 
 
 class _Clock:
-    """When each thing that is under way began, by kind."""
+    """Start times of the things under way, by kind."""
 
     def __init__(self) -> None:
         self._begun: dict[object, tuple[str, float]] = {}
@@ -72,7 +71,7 @@ class _Clock:
         self._begun[key] = (phase, time.monotonic())
 
     def end(self, key: object) -> tuple[str, float] | None:
-        """The phase and the ms it took; None when it was not begun here."""
+        """The phase and its duration in ms; None when its start was not seen here."""
         found = self._begun.pop(key, None)
         return None if found is None else (found[0], (time.monotonic() - found[1]) * 1000)
 
@@ -81,7 +80,9 @@ class _Clock:
 
 
 class HerderMetrics:
-    """One per herder. `passed` is called after every step of the state, `record_request` for what needs none."""
+    """Metrics of one herder. `passed` is called after every step of the state, `record_request` for requests without
+    one.
+    """
 
     def __init__(self) -> None:
         meter = telemetry.meter("herdmesh.herder")
@@ -119,7 +120,7 @@ class HerderMetrics:
             telemetry.gauge(meter, REBALANCE + name, self._reader(name), description)
 
     def passed(self, event: ev.Event, instructions: Sequence[ins.Instruction], took_ms: float) -> None:
-        """One step: what happened, what came of it, and how long it took."""
+        """Record one step: its event, its instructions and its duration."""
         self._steps_ms.record(took_ms, {"event": type(event).__name__})
         self._time_event(event)
         for instruction in instructions:
@@ -127,7 +128,7 @@ class HerderMetrics:
         self._note_rebalance()
 
     def record_request(self, request: str, outcome: str, took_ms: float) -> None:
-        """One request that no step of the state was needed for."""
+        """Record one request that needed no step of the state."""
         self._requests.add(1, {"request": request, "outcome": outcome})
         self._requests_ms.record(took_ms, {"request": request})
 

@@ -1,6 +1,6 @@
 """Settings of the herder, from flags and HERDMESH_* (see `herdmesh.rpc.settings`).
 
-Owns names, defaults and units, and the state's rules made of them. Invariant: frozen; read once in `__main__`.
+Owns names, defaults and units, and the state's rules built from them. Invariant: frozen; read once in `__main__`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from herdmesh.herder.state import Rules
 from herdmesh.herder.state.model import RestartPolicy
 from herdmesh.rpc.settings import AdvertisedSettings
 
-#: What Java's key generators make when no size is set (JDK 17).
+#: Key sizes that Java's key generators use when no size is set (JDK 17).
 _KEY_BYTES = {
     "HmacMD5": 64,
     "HmacSHA1": 64,
@@ -33,7 +33,7 @@ _KEY_BITS_MIN = 40
 
 
 class HerderSettings(AdvertisedSettings):
-    """One herder replica."""
+    """Settings of one herder replica."""
 
     listen: str = Field(default="127.0.0.1:7203", description="host:port to serve gRPC on; port 0 = any free port")
     config_store: str = Field(default="127.0.0.1:7201", description="config store replicas, host:port, comma separated")
@@ -138,7 +138,7 @@ class HerderSettings(AdvertisedSettings):
         return self
 
     def rules(self, herder_id: str) -> Rules:
-        """What the state needs of these."""
+        """The settings that the state needs."""
         return Rules(
             herder_id=herder_id,
             session_timeout_ms=self.session_timeout_ms,

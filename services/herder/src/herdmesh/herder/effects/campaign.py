@@ -1,19 +1,20 @@
-"""Campaign for leadership: the stream of heartbeats to the config store, and what it grants.
+"""Campaign for leadership: the stream of heartbeats to the config store, and the epochs and leases that it grants.
 
-Owns the campaign stream: one heartbeat a second, reconnects, and the moment our lease ends by our own clock. Decides
-nothing: what the store sends is posted to the loop.
+Owns the campaign stream: one heartbeat a second, reconnects, and the end of our lease by our own clock. Decides
+nothing: it posts the store's events to the loop.
 
-A leader that wants more generations asks in a heartbeat of its own, at once, and in each that follows until it is
-granted some: whatever becomes of a request, the next one is answered with what was reserved, and reserves no more.
+A leader that needs more generations requests them in an extra heartbeat, at once, and in each later heartbeat until
+the store grants some. Repeating the request is safe: the store answers the next one with the block already reserved,
+and reserves no more.
 
-The length of a lease is counted from the sending of a heartbeat that was surely sent no later than the one the store
-answered, so we never believe in it longer than the store does:
+The lease is counted from the sending of a heartbeat that was surely sent no later than the one the store answered, so
+that this herder never believes in it longer than the store does:
 1. answers come in the order of heartbeats, but the store does not answer a heartbeat while nobody leads;
-2. so when leadership is granted only the newest heartbeat sent is taken as possibly unanswered, and each answer after
-   that is counted from the oldest one not yet matched: right, or one heartbeat too early, never too late;
-3. the store cuts the lease of a leader whose stream broke to `RETURN_MS`, and so do we, the moment we see it. Only a
-   break that reaches the store alone lets us believe longer, until the lease itself ends: the epoch is refused on
-   whatever we send then.
+2. so after a grant only the newest heartbeat is taken as possibly unanswered. Each later answer is counted from the
+   oldest unmatched heartbeat: the right one, or one too early, never one too late;
+3. the store cuts the lease of a leader whose stream broke to `RETURN_MS`, and this module does the same as soon as it
+   sees the break. Only a break that the store alone sees lets the herder believe longer, until the lease itself ends:
+   the store refuses the epoch on all later requests.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 
 LEADERSHIP_SERVICE: Final = "herdmesh.api.configstore.v1.LeadershipService"
 HEARTBEAT_S: Final = 1.0
-#: taken off every lease for what clocks and scheduling may do to us.
+#: subtracted from every lease, for clock drift and scheduling delays.
 LEASE_MARGIN_MS: Final = 300
-#: What is left of a lease after its stream broke; the config store's election has the same number.
+#: Rest of a lease after its stream broke; the config store's election has the same number.
 RETURN_MS: Final = 2_000
 RETRY_S_MAX: Final = 0.5
 RESIGN_S: Final = 1.0
@@ -53,7 +54,9 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class _Stream:
-    """The sending side of one campaign stream: `wake` = a heartbeat is due now, or (`over`) none ever is."""
+    """Sending side of one campaign stream. `wake` means that a heartbeat is due now or, with `over`, that the stream
+    ended.
+    """
 
     def __init__(self) -> None:
         self.wake = asyncio.Event()
@@ -61,7 +64,7 @@ class _Stream:
 
 
 class Campaign:
-    """One herder's candidacy. `post` hands events to the loop."""
+    """Candidacy of one herder. `post` hands events to the loop."""
 
     def __init__(self, config_store: str, herder_id: str, address: str, post: Callable[[Any], Awaitable[None]]) -> None:
         health = LEADERSHIP_SERVICE if "," in config_store else ""
@@ -74,15 +77,15 @@ class Campaign:
         self._sent_ms: deque[int] = deque(maxlen=16)
         self._newest_ms = 0
         self._renewing = asyncio.Event()
-        #: the limit of generations that is to be raised; 0 = none is.
+        #: the generation limit that the store is to raise; 0 = no request.
         self._reserve_above = 0
         self._stream = _Stream()
 
     def carry_out(self, wanted: Campaigning) -> None:
-        """What the state wants of the epoch we hold; nothing when we hold another by now.
+        """Carry out an instruction about the held epoch; ignore one about another epoch.
 
-        RenewEpoch: stand anew on a new stream, without the epoch when it is given up, else with it in `held`.
-        ReserveGenerations: ask until there are more.
+        RenewEpoch: campaign on a new stream, without the epoch when it is given up, else with it in `held`.
+        ReserveGenerations: request generations until the store grants some.
         """
         if self._held_epoch != wanted.epoch:
             return
@@ -98,7 +101,7 @@ class Campaign:
                 assert_never(wanted)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Campaign until cancelled."""
         while True:
             self._renewing.clear()
             standing = asyncio.create_task(self._stand())
@@ -106,7 +109,7 @@ class Campaign:
             try:
                 await asyncio.wait([standing, renewing], return_when=asyncio.FIRST_COMPLETED)
                 if standing.done():
-                    standing.result()  # a bug in here must end the process, not the candidacy
+                    standing.result()  # a bug here must end the process, not only the candidacy
             finally:
                 for task in (standing, renewing):
                     task.cancel()
@@ -115,7 +118,7 @@ class Campaign:
                 await asyncio.sleep(random.uniform(RETRY_S_MAX / 5, RETRY_S_MAX))
 
     async def resign(self) -> None:
-        """Give up what is held, so that another herder need not wait for the lease; bounded."""
+        """Resign the held epoch, so that another herder need not wait for the lease; bounded."""
         if self._held_epoch is None:
             return
         request = pb.ResignRequest(leader=leader_token(self._held_epoch, self._herder_id))
@@ -125,11 +128,11 @@ class Campaign:
             _log.info("not_resigned", error=str(error))
 
     async def close(self) -> None:
-        """Close the channel; after `run` was cancelled."""
+        """Close the channel. Call it after `run` was cancelled."""
         await self._channel.close()
 
     async def _stand(self) -> None:
-        """One stream, until it breaks."""
+        """Campaign on one stream until it breaks."""
         self._sent_ms.clear()
         stream = self._stream = _Stream()
         try:
@@ -140,7 +143,7 @@ class Campaign:
             await self._broke()
         finally:
             stream.over = True
-            stream.wake.set()  # gRPC leaves the request side waiting for ever when the call itself has failed
+            stream.wake.set()  # gRPC never ends the request side when the call itself has failed
 
     async def _broke(self) -> None:
         await self._post(ev.LeaseShortened(monotonic_ms() + RETURN_MS - LEASE_MARGIN_MS))
@@ -151,7 +154,7 @@ class Campaign:
             try:
                 await asyncio.wait_for(stream.wake.wait(), HEARTBEAT_S)
             except TimeoutError:
-                pass  # the usual way: a second has passed and the stream lives
+                pass  # normal: a second has passed and the stream lives
             stream.wake.clear()
             if stream.over:
                 return
@@ -178,7 +181,7 @@ class Campaign:
                 leadership = response.granted.leadership
                 self._held_epoch = leadership.epoch
                 self._told_limit(leadership.generation_limit)
-                newest_ms = self._newest_ms  # may be answered already: a follower's heartbeats are
+                newest_ms = self._newest_ms  # may be answered already, as a follower's heartbeats are
                 self._sent_ms.clear()
                 self._sent_ms.append(newest_ms)
                 until_ms = newest_ms + response.granted.lease.ToMilliseconds() - LEASE_MARGIN_MS

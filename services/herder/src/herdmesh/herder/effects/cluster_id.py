@@ -1,7 +1,7 @@
 """Cluster id: the id of the Kafka cluster whose topics the stores keep, for GetCluster.
 
-Owns the question to the config store, which asks the broker when it opens its topic: a herder has no Kafka client. It
-is asked until it is answered, then never again: a cluster keeps its id.
+Owns the request to the config store, which gets the id from the broker when it opens its topic: a herder has no Kafka
+client. The request is retried until it succeeds and then never repeated: a cluster keeps its id.
 
 Invariant: `known` is empty or the id; no caller waits for it.
 """
@@ -32,7 +32,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class ClusterId:
-    """The id as far as it is known; `run` asks for it."""
+    """The cluster id, once `run` has fetched it."""
 
     def __init__(self, config_store: str) -> None:
         self.known = ""
@@ -40,7 +40,7 @@ class ClusterId:
         self._stub: ConfigReadServiceAsyncStub = ConfigReadServiceStub(self._channel)
 
     async def run(self) -> None:
-        """Ask until the id is known. Ends then."""
+        """Request the id until it is known, then return."""
         pause_s = _RETRY_S
         while not self.known:
             try:

@@ -1,11 +1,11 @@
 """Topic tracking (KIP-558): records which topics connectors use, from the progress that workers report to the leader.
 
-Owns the topics seen, and those still to be recorded. Only the leader gets progress, so a topic has one recorder. A
-topic counts as used once a sink has read on in one of its partitions, or a source has committed records to it; it is
-recorded if the status store does not have it, and looked at again a minute later while it is still used: so a list that
-was reset fills anew with the topics in use.
+Owns the topics seen and the topics still to be recorded. Only the leader gets progress, so a topic has one recorder. A
+topic counts as used once a sink has moved forward in one of its partitions, or a source has committed records to it.
+It is recorded if the status store does not have it, and checked again a minute later while it is still used: so a list
+that was reset fills again with the topics in use.
 
-Invariant: memory is bounded, whatever comes and goes; nothing waits for a record, and one that fails is tried again.
+Invariant: memory is bounded however many topics come and go; nothing waits for a record, and a failed one is retried.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class TopicStore(Protocol):
-    """What records; `effects.topics.Topics` does."""
+    """Store of the topics in use; `effects.topics.Topics` implements it."""
 
     async def of(self, connector: str, timeout_s: float) -> list[str]:
-        """The topics recorded."""
+        """The recorded topics."""
         ...
 
     async def put(self, topics: list[status_pb2.TopicStatus], timeout_s: float) -> None:
-        """Record some."""
+        """Record topics."""
         ...
 
 
 class TopicTracking:
-    """Give it progress with `seen`; `run` records. `exists` tells whether a connector is (still) there, `clock` gives
-    seconds that never go back."""
+    """Recorder of topics: `seen` takes progress, `run` records. `exists` returns whether a connector still exists,
+    `clock` returns seconds that never go back.
+    """
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class TopicTracking:
         self._due: dict[str, dict[str, int]] = {}
 
     def seen(self, progress: Iterable[task_pb2.TaskProgress]) -> None:
-        """Tasks moved."""
+        """Note the topics of tasks that moved."""
         if not self._enabled:
             return
         for task in progress:
@@ -74,30 +75,30 @@ class TopicTracking:
                 self._written(task, topic)
 
     def reset(self, connector: str) -> None:
-        """Its list was emptied: record again what moves from now on."""
+        """The connector's list was emptied: record its topics again when they are used next."""
         for key in [key for key in self._recorded if key[0] == connector]:
             del self._recorded[key]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Record the topics that are due every `INTERVAL_S` until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_S)
             await self.record()
 
     async def record(self) -> None:
-        """Record what is due."""
+        """Record the topics that are due."""
         due, self._due = self._due, {}
         for connector, topics in due.items():
             try:
                 stored = set(await self._store.of(connector, _TIMEOUT_S))
                 new = [_status(connector, topic, task) for topic, task in topics.items() if topic not in stored]
-                if new and self._exists(connector):  # what is deleted meanwhile must not come back
+                if new and self._exists(connector):  # the topics of a connector deleted meanwhile must not come back
                     await self._store.put(new, _TIMEOUT_S)
             except HerdmeshError as error:
                 unit = UnitId(connector).log_context
                 _log.info("topics_not_recorded", unit=unit, error=f"{error.reason}: {error.message}")
                 for topic in topics:
-                    self._recorded.pop((connector, topic), None)  # tried again when it moves
+                    self._recorded.pop((connector, topic), None)  # retried when the topic is used next
 
     def _read(self, task: task_pb2.TaskProgress, partition: task_pb2.PartitionProgress) -> None:
         place, position = (task.task.connector, partition.topic, partition.partition), partition.position
@@ -106,12 +107,13 @@ class TopicTracking:
         self._seen(task, partition.topic, used)
 
     def _written(self, task: task_pb2.TaskProgress, topic: task_pb2.TopicProgress) -> None:
-        # Partitions are from 0 on: below stand the tasks of a source. A task that moved counts from 0 again.
+        # Partitions are 0 or more; negative numbers are the tasks of a source. A task that moved to another worker
+        # counts from 0 again.
         place = (task.task.connector, topic.topic, -1 - task.task.task)
         self._seen(task, topic.topic, topic.records_out not in (0, self._moved(place, topic.records_out)))
 
     def _moved(self, place: tuple[str, str, int], position: int) -> int | None:
-        """Where it stood before; None when it was not seen yet."""
+        """Store the new position. Returns the previous one, None for a place not seen before."""
         before = self._positions.pop(place, None)
         self._positions[place] = position
         _bound(self._positions)

@@ -1,10 +1,10 @@
 """Topics that connectors use (KIP-558): listed and reset for users, kept by the status store.
 
-Owns the two stubs and the two settings that switch this off. Does not own what is recorded there, and when
-(`topic_tracking`). As in Connect neither call checks that the connector exists: the list of one that does not is empty.
+Owns the two stubs and the two settings that switch this off. Does not own which topics are recorded, and when
+(`topic_tracking`). As in Connect neither call checks that the connector exists: the list of an unknown one is empty.
 
-Invariant: a list that is requested after a reset was answered does not have what was reset, whoever leads by then: it
-is read up to the end of the topic.
+Invariant: a list requested after the response to a reset has none of the topics that were reset, whichever herder leads
+by then: the list is read up to the end of the topic.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ class Topics:
         self._resettable = resettable
 
     async def of(self, connector: str, timeout_s: float) -> list[str]:
-        """Sorted. Raises TopicTrackingDisabled, Timeout, and what the store raises."""
+        """The recorded topics, sorted. Raises TopicTrackingDisabled, Timeout, and the errors of the store."""
         self._check(reset=False)
         request = read_pb.ListTopicsRequest(connector=connector, linearizable=True)
         response = await _within(timeout_s, LISTING, retrying(lambda: self._read.ListTopics(request), timeout_s))
         return sorted({topic.topic for topic in response.topics})
 
     async def put(self, topics: list[status_pb2.TopicStatus], timeout_s: float) -> None:
-        """Record topics in use. Raises Timeout, and what the store raises."""
+        """Record topics in use. Raises Timeout, and the errors of the store."""
         request = write_pb.PutTopicsRequest(request_id=new_request_id(), topics=topics)
         retried = (*RETRIABLE, WriteOutcomeUnknown)
         sent = retrying(lambda: self._write.PutTopics(request), timeout_s, retry_on=retried)
         await _within(timeout_s, RECORDING, sent)
 
     async def reset(self, connector: str, request_id: str, timeout_s: float) -> None:
-        """Forget them; those still in use are recorded again. Raises as `of`."""
+        """Delete the recorded topics; those still in use are recorded again. Raises as `of`."""
         self._check(reset=True)
         request = write_pb.DeleteTopicsRequest(request_id=request_id or new_request_id(), connector=connector)
         retried = (*RETRIABLE, WriteOutcomeUnknown)

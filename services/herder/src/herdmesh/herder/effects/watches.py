@@ -1,7 +1,7 @@
 """Watches of the two stores: their streams of changes, posted to the loop as events.
 
-Owns the watch streams: resume after a break, start over when the store no longer remembers. Does not own what a change
-leads to.
+Owns the watch streams: resume after a break, and a new snapshot when the store no longer has the revision. Does not own
+the reaction to a change.
 
 Invariant: the loop gets a whole snapshot or nothing of it, then every change in order; a broken stream costs time,
 never a change.
@@ -44,7 +44,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class _Watch:
-    """What both watches share: the channel, and coming back."""
+    """Base of both watches: the channel and the reconnects."""
 
     def __init__(self, what: str, addresses: str, service: str, post: Post) -> None:
         self._what = what
@@ -53,7 +53,7 @@ class _Watch:
         self._resume: Revision | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow the store until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -72,7 +72,7 @@ class _Watch:
 
 
 class ConfigWatch(_Watch):
-    """The config store's connectors."""
+    """Watch of the config store's connectors."""
 
     def __init__(self, addresses: str, post: Post) -> None:
         super().__init__("config store", addresses, CONFIG_READ_SERVICE, post)
@@ -103,7 +103,8 @@ class ConfigWatch(_Watch):
                     self._resume, snapshot = revision, None
                 continue
             await self._post(self._event(response, revision))
-            # Without a revision more changes of the same record follow: resuming here would skip them.
+            # A response without a revision is followed by more changes of the same record: resuming from here would
+            # skip them.
             self._resume = revision or self._resume
 
     def _event(self, response: config_pb.WatchResponse, revision: Revision | None) -> ev.Event:
@@ -127,7 +128,7 @@ class ConfigWatch(_Watch):
 
 
 class StatusWatch(_Watch):
-    """The status store's statuses and leases."""
+    """Watch of the status store's statuses and leases."""
 
     def __init__(self, addresses: str, post: Post) -> None:
         super().__init__("status store", addresses, STATUS_READ_SERVICE, post)
@@ -155,6 +156,6 @@ class StatusWatch(_Watch):
                     leases = [wire.lease(lease) for lease in response.leases.leases]
                     await self._post(ev.LeasesChanged(leases))
                 case _:
-                    pass  # topics and progress are nothing to the herder
+                    pass  # the herder does not use topics and progress from here
             if snapshot is None and revision is not None:
                 self._resume = revision

@@ -1,10 +1,10 @@
-"""Store writes: requests of the state to the two stores, their retries, and their outcome as events.
+"""Store writes: the state's requests to the two stores, their retries, and their outcome as events.
 
-Owns the stubs of the two write services, retries and their bound. Each write runs as a task of its own, so none waits
-for another; the state keeps the order where order matters.
+Owns the stubs of the two write services, the retries and their bound. Each write runs as an asyncio task of its own, so
+none waits for another; the state keeps the order where order matters.
 
 Invariant: every write ends in exactly one WriteDone or WriteFailed. It carries a request id (the caller's, else one
-made here), so repeating it while no answer comes cannot apply it twice.
+created here), so a retry after a lost response cannot apply it twice.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 CONFIG_WRITE_SERVICE: Final = "herdmesh.api.configstore.v1.ConfigWriteService"
 STATUS_WRITE_SERVICE: Final = "herdmesh.api.statusstore.v1.StatusWriteService"
-#: longer than a fail-over of a store; a caller's own deadline is the state's business.
+#: longer than a fail-over of a store; the state enforces the caller's own deadline.
 WRITE_S_MAX: Final = 20.0
 DRAIN_S: Final = 1.0
 
-#: Writes under a request id of their caller.
+#: Writes under the request id of a caller.
 _OfCallers = (
     ins.PutConfig
     | ins.DeleteConfig
@@ -51,7 +51,7 @@ _OfCallers = (
     | ins.RecordDrain
     | ins.RecordOffsets
 )
-#: Writes whose instruction says all that is to be written.
+#: Writes whose instruction has the whole content.
 _Told = (
     ins.PutConfig
     | ins.DeleteConfig
@@ -69,7 +69,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class StoreWrites:
-    """The writes of one herder. `post` hands outcomes to the loop, `campaign` what the campaign carries out."""
+    """Writes of one herder. `post` hands outcomes to the loop; `campaign` gets the instructions for the campaign."""
 
     def __init__(
         self,
@@ -90,21 +90,21 @@ class StoreWrites:
         self._leader_id = leader_id
         self._post = post
         self._campaign = campaign
-        # Bounded by the state: one write per call, and calls are bounded; one of each kind per connector.
+        # The state bounds this set: one write per call, and calls are bounded; one write of each kind per connector.
         self._running: set[asyncio.Task[None]] = set()
 
     def write(self, wanted: ins.Write) -> None:
-        """Begin a write."""
+        """Start a write."""
         task = asyncio.create_task(self._write(wanted))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     def campaign(self, wanted: ins.Campaigning) -> None:
-        """Hand on to the campaign."""
+        """Pass an instruction to the campaign."""
         self._campaign(wanted)
 
     async def close(self) -> None:
-        """Let running writes end for a moment, then give up waiting for them (their ids make retries safe)."""
+        """Wait for running writes for `DRAIN_S`, then cancel them (their ids make retries safe)."""
         if self._running:
             await asyncio.wait(self._running, timeout=DRAIN_S)
         for task in self._running:
@@ -134,7 +134,7 @@ class StoreWrites:
         await self._post(outcome)
 
     def _sender(self, wanted: ins.Write, request_id: str) -> Callable[[], Awaitable[Any]]:
-        """Sends the same request each time it is called."""
+        """A function that sends the same request each time it is called."""
         if not isinstance(wanted, ins.RotateSessionKey):
             return lambda: self._send(wanted, request_id)
         key = secrets.token_bytes(wanted.size_bytes)
@@ -177,7 +177,7 @@ class StoreWrites:
 
 
 def done(wanted: ins.Write, response: Any) -> ev.WriteDone:
-    """What the store's answer to a write tells the state."""
+    """The event for a store's response to a write."""
     revision = None
     if not isinstance(wanted, ins.DeleteStatuses | ins.PutStatus):
         revision = revisions.from_proto(response.meta.revision)

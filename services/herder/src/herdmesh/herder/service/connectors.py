@@ -1,10 +1,10 @@
-"""`ConnectorService`: what users, the CLI and the REST gateway call.
+"""`ConnectorService`: the API for users, the CLI and the REST gateway.
 
 Owns the translation of requests into the state's requests and of answers and views into responses; decides nothing.
 RPCs that need workers are in `queries` and `offsets`.
 
-Invariants: a view that goes out is encoded once for all callers and as new as `encoded_views` says, on the leader only
-(GetCluster names the leader, from a follower too). A follower names the leader before it looks at the request.
+Invariants: a view is encoded once for all callers, is as new as `encoded_views` promises, and is served by the leader
+only (GetCluster names the leader, from a follower too). A follower names the leader before it reads the request.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from herdmesh.session.model import TargetState
 
 CONNECTOR_SERVICE: Final = "herdmesh.api.herder.v1.ConnectorService"
 PAGE_SIZE_MAX: Final = 1000
-#: connectors made ready to send without letting anybody else have a turn.
+#: connectors encoded before other coroutines get a turn.
 _SHOWN_AT_ONCE: Final = 100
-#: after so many bytes of connectors a part of a snapshot is sent: about what a stream takes before its reader reads.
+#: a part of a snapshot is sent after so many bytes of connectors: about as much as a stream buffers for its reader.
 _PART_BYTES: Final = 64 * 1024
 CALLER_KEY: Final = "herdmesh-caller"
-#: how much sooner than the caller we give up, so that the answer that names the stage still arrives.
+#: share of the caller's time by which the herder times out earlier, so that its answer with the stage still arrives.
 _ANSWER_MARGIN: Final = 0.05
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -70,7 +70,7 @@ class ConnectorServicer(OffsetRpcs):
         self._timeout_s = request_timeout_ms / 1000
         self._version = version
 
-    # --- what a connector is
+    # --- reads of connectors
 
     async def CreateConnector(
         self, request: pb.CreateConnectorRequest, context: _Context
@@ -113,14 +113,16 @@ class ConnectorServicer(OffsetRpcs):
         watched = frozenset(request.names)
         told = _Told()
         with self._loop.watcher() as watcher:
-            with self._loop.reading("WatchConnectors"):  # as far as its snapshot: what follows has no end of its own
+            with self._loop.reading(
+                "WatchConnectors"
+            ):  # timed up to the end of the snapshot: the stream itself has no end
                 names, workers = self._herder.connector_names(), [view.worker_id for view in self._herder.workers()]
                 for response in self._parts(names, workers, watched, told):
                     yield response
                     self._still_leads()
                 complete = pb.WatchConnectorsSnapshotComplete()
                 last = pb.WatchConnectorsResponse(meta=self._meta(), snapshot_complete=complete)
-            yield last  # who has it may hang up at once: that is no answer that was cut short
+            yield last  # a caller that has the snapshot may hang up at once: that response was complete
             while True:
                 names, workers = await watcher.changes()
                 self._still_leads()
@@ -164,7 +166,7 @@ class ConnectorServicer(OffsetRpcs):
         assert isinstance(validation, worker_service_pb2.ConfigValidation)
         return pb.ValidateConfigResponse(meta=self._meta(), validation=validation)
 
-    # --- what a connector does
+    # --- changes of connectors
 
     async def PauseConnector(
         self, request: lifecycle_pb.PauseConnectorRequest, context: _Context
@@ -200,7 +202,7 @@ class ConnectorServicer(OffsetRpcs):
         await self._call(wanted, rq.Restarting, request.request_id, None, context)
         return lifecycle_pb.RestartTaskResponse(meta=self._meta())
 
-    # --- the topics it uses
+    # --- topics in use
 
     async def ListTopics(self, request: admin_pb.ListTopicsRequest, context: _Context) -> admin_pb.ListTopicsResponse:
         with self._loop.reading("ListTopics"):
@@ -289,7 +291,7 @@ class ConnectorServicer(OffsetRpcs):
         wanted = tuple(names[:size])
         for first in range(0, len(wanted), _SHOWN_AT_ONCE):
             if first:
-                await asyncio.sleep(0)  # whoever heartbeats gets a turn
+                await asyncio.sleep(0)  # give heartbeats a turn
                 self._still_leads()
             for name in wanted[first : first + _SHOWN_AT_ONCE]:
                 shown = self._views.connector(name)
@@ -302,7 +304,7 @@ class ConnectorServicer(OffsetRpcs):
     def _changes(
         self, names: list[str], workers: list[str], watched: frozenset[str], told: _Told
     ) -> Iterator[pb.WatchConnectorsResponse]:
-        """What this watch has not been told yet, each as it is when it is written."""
+        """Changes that this watch has not sent yet, each with the state at the time of sending."""
         for name in names:
             if watched and name not in watched:
                 continue
@@ -326,7 +328,7 @@ class ConnectorServicer(OffsetRpcs):
     def _parts(
         self, names: list[str], workers: list[str], watched: frozenset[str], told: _Told
     ) -> Iterator[pb.WatchConnectorsResponse]:
-        """A snapshot, many connectors a message: a message costs more than what is in it."""
+        """A snapshot, many connectors to a message: a message costs more than its content."""
         fields: list[bytes] = []
         size = 0
         for name in names:
@@ -353,11 +355,12 @@ class ConnectorServicer(OffsetRpcs):
         return encoded.response(pb.WatchConnectorsResponse, self._views.meta(), part)
 
     def _timeout_of(self, context: _Context, wanted: rq.Request | None = None) -> float:
-        left_s = cast("float | None", context.time_remaining())  # None without a deadline, whatever the stubs say
+        left_s = cast("float | None", context.time_remaining())  # None without a deadline, although the stubs deny it
         if left_s is None:
             return self._timeout_s
         left_s *= 1 - _ANSWER_MARGIN
-        # How long a connector takes to change offsets elsewhere, only who asks for it can know.
+        # Only the caller can know how long a connector needs to change offsets in another system: use the caller's
+        # deadline.
         return left_s if isinstance(wanted, rq.ChangeOffsets) else min(self._timeout_s, left_s)
 
     def _must_lead(self, request: type[rq.Request]) -> None:
@@ -376,26 +379,26 @@ class ConnectorServicer(OffsetRpcs):
         return views.worker(view) if view is not None else views.gone_worker(worker_id)
 
     def _changed(self, name: str) -> connector_pb2.Connector:
-        """What a change led to; of a connector that somebody deleted since, no more than that."""
+        """The connector after a change; only its name when it was deleted since."""
         view = self._herder.connector(name)
         return views.connector(view) if view is not None else views.gone_connector(name)
 
 
 def _warnings(written: rq.Written) -> Sequence[worker_service_pb2.ConfigWarning]:
-    """What a worker warned of, of a config that it accepts."""
+    """The worker's warnings about a config that it accepts."""
     wire = written.validation.wire if written.validation is not None else None
     return wire.warnings if isinstance(wire, worker_service_pb2.ConfigValidation) else ()
 
 
 class _Told:
-    """The versions that a watch has told last, so that nothing is said twice; 0 = that it is gone."""
+    """Versions that a watch sent last, so that nothing is sent twice; 0 = the deletion."""
 
     def __init__(self) -> None:
         self._connectors: dict[str, int] = {}
         self._workers: dict[str, int] = {}
 
     def connector(self, name: str, version: int) -> bool:
-        """True when this is news."""
+        """Note the version. True when it was not sent yet."""
         if not version:
             return self._connectors.pop(name, None) is not None
         if self._connectors.get(name) == version:
@@ -404,7 +407,7 @@ class _Told:
         return True
 
     def worker(self, worker_id: str, version: int) -> bool:
-        """True when this is news."""
+        """Note the version. True when it was not sent yet."""
         if self._workers.get(worker_id) == version:
             return False
         self._workers[worker_id] = version
@@ -418,7 +421,7 @@ def _named(name: str) -> str:
 
 
 def _caller(context: _Context) -> str:
-    """Who asks: as the caller names itself, else the address it calls from."""
+    """The caller's name: as it names itself, else the address it calls from."""
     for key, value in context.invocation_metadata() or ():
         if key == CALLER_KEY and isinstance(value, str):
             return value

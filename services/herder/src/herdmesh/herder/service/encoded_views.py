@@ -1,14 +1,15 @@
 """Encoded views of connectors and workers: each is encoded once per change, and all callers share the bytes.
 
-Owns the memory of views, their versions and the pages joined from them. Does not own what a view shows (`state.views`),
-nor how it is written (`wire.views`).
+Owns the cache of views, their versions and the pages joined from them. Does not own the content of a view
+(`state.views`), nor its wire format (`wire.views`).
 
-How: the loop marks what an event changed, and a marked view is made anew when a caller asks for it. What depends on
-others besides (a worker that joined makes a condition of a unit elsewhere untrue, time passes) is looked at in rounds,
-at most one in `ROUND_MS`, and only while callers ask. A view that comes out equal keeps its version and its bytes.
+How: the loop marks the views that an event changed, and a marked view is built again when a caller requests it. Other
+influences (a worker that joins ends a condition of a unit elsewhere, time passes) are checked in rounds, at most one
+in `ROUND_MS`, and only while callers send requests. A view that comes out equal keeps its version and its bytes.
 
-Invariants: a view that goes out is the newest as far as it was marked, and at most `ROUND_MS` old in all else; one of
-`connector_now` is the newest. A version is given to one view only, ever, so that a watch remembers numbers, not views.
+Invariants: a served view is up to date in everything that was marked, and at most `ROUND_MS` old in all else; one of
+`connector_now` is up to date in everything. A version belongs to one view for ever, so that a watch remembers numbers
+and not views.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from herdmesh.rpc import encoded, revisions
 from herdmesh.topicstore.contract import Revision
 
 ROUND_MS: Final = 100
-#: of pages that are kept, for as long as nothing changes.
+#: bytes of cached pages; a page is cached until the next change.
 _PAGES_BYTES_MAX: Final = 8 * 1024 * 1024
-#: the field of a connector in every response that has one: its bytes are the same in all of them.
+#: the number of the connector field in every response that has one, so that its bytes are the same in all of them.
 CONNECTOR_FIELD: Final = pb.ListConnectorsResponse.CONNECTORS_FIELD_NUMBER
 _META_FIELD: Final = pb.ListConnectorsResponse.META_FIELD_NUMBER
 
@@ -37,19 +38,19 @@ ViewT = TypeVar("ViewT", ConnectorView, WorkerView)
 
 
 class Shown(Generic[ViewT]):
-    """One view, and what it looks like on the wire once somebody asked for that."""
+    """One view with its version and, once requested, its encoded forms."""
 
     __slots__ = ("_encoded", "round", "version", "view")
 
     def __init__(self, version: int, view: ViewT) -> None:
         self.version = version
         self.view = view
-        #: the round in which it was looked at last; 0 = it was marked since.
+        #: the round in which it was checked last; 0 = it was marked since.
         self.round = 0
         self._encoded: dict[int, bytes] = {}
 
     def bytes_as(self, variant: int, make: Callable[[ViewT], bytes]) -> bytes:
-        """Its bytes in that form, made by the first who asks."""
+        """The view's bytes in one form; the first request encodes them."""
         found = self._encoded.get(variant)
         if found is None:
             found = self._encoded[variant] = make(self.view)
@@ -57,7 +58,7 @@ class Shown(Generic[ViewT]):
 
 
 class EncodedMeshViews:
-    """One per herder; use it on its event loop. `made_count` is how many views were encoded so far."""
+    """Cache of one herder; use it on its event loop. `made_count` is the number of views encoded so far."""
 
     def __init__(self, herder: Herder, clock_ms: Callable[[], int] = values.monotonic_ms) -> None:
         self.made_count = 0
@@ -77,7 +78,7 @@ class EncodedMeshViews:
     # --- what changed
 
     def mark(self, changes: ins.ViewsChanged) -> None:
-        """The state says that these views are others now."""
+        """The state reports that these views changed."""
         self._marks += 1
         for name in changes.connectors:
             shown = self._connectors.get(name)
@@ -91,7 +92,7 @@ class EncodedMeshViews:
                 worker.round = 0
 
     def forget(self) -> None:
-        """The role changed: everything is looked at anew."""
+        """The role changed: every view must be built again."""
         self._marks += 1
         self._connectors.clear()
         self._workers.clear()
@@ -99,7 +100,7 @@ class EncodedMeshViews:
     # --- reading
 
     def connector(self, name: str) -> Shown[ConnectorView] | None:
-        """One connector; None when there is none."""
+        """One connector; None when it does not exist."""
         self._begin_round()
         shown = self._connectors.get(name)
         if shown is not None and shown.round == self._round:
@@ -107,7 +108,7 @@ class EncodedMeshViews:
         return self.connector_now(name)
 
     def connector_now(self, name: str) -> Shown[ConnectorView] | None:
-        """`connector`, looked at in this moment whatever was marked."""
+        """Like `connector`, but always compared with the state of this moment."""
         view, shown = self._herder.connector(name), self._connectors.get(name)
         if view is None:
             self._connectors.pop(name, None)
@@ -132,14 +133,14 @@ class EncodedMeshViews:
         shown.round = self._round
         return shown
 
-    # --- as sent
+    # --- encoded
 
     def full(self, shown: Shown[ConnectorView]) -> bytes:
         """A whole connector, as the field of a response."""
         return shown.bytes_as(pb.CONNECTOR_VIEW_FULL, self._full)
 
     def status(self, shown: Shown[ConnectorView]) -> bytes:
-        """Its status only, as the field of a list."""
+        """The status of a connector, as the field of a list."""
         return shown.bytes_as(pb.CONNECTOR_VIEW_STATUS, self._status)
 
     def of_worker(self, shown: Shown[WorkerView], number: int) -> bytes:
@@ -147,7 +148,7 @@ class EncodedMeshViews:
         return encoded.field(number, shown.bytes_as(0, self._worker))
 
     def meta(self) -> bytes:
-        """The meta that opens every response of now."""
+        """The meta that opens every response at this moment."""
         revision = self._herder.config_revision
         if revision is not self._revision:
             self._revision = revision
@@ -155,7 +156,7 @@ class EncodedMeshViews:
         return self._meta
 
     def page(self, names: Sequence[str], key: Hashable, rest: bytes, *, status: bool) -> bytes:
-        """The fields of these connectors and `rest`, joined; kept under `key` for as long as nothing changes."""
+        """The fields of these connectors and `rest`, joined; cached under `key` until the next change."""
         self._begin_round()
         stamp = (self._round, self._marks)
         if stamp != self._pages_stamp:
@@ -172,7 +173,7 @@ class EncodedMeshViews:
         return page
 
     def kept_page(self, key: Hashable) -> bytes | None:
-        """The page of `key`, if nothing changed since it was joined."""
+        """The cached page of `key`, if nothing changed since it was joined."""
         self._begin_round()
         return self._pages.get(key) if (self._round, self._marks) == self._pages_stamp else None
 

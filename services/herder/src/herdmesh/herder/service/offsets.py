@@ -16,13 +16,13 @@ from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.session import wire as session_wire
 
 ALTER_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of one request: herder and worker keep it in memory, and it shares a stream with heartbeats."""
+"""Bytes of one request: herder and worker keep it in memory, and it shares a stream with heartbeats."""
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class OffsetRpcs(QueryRpcs):
-    """The part of the public service that tells and changes offsets."""
+    """Mixin of the public service that lists and changes offsets."""
 
     async def GetOffsets(self, request: pb.GetOffsetsRequest, context: _Context) -> pb.GetOffsetsResponse:
         told = await self._call(rq.GetOffsets(request.name), rq.OffsetsAnswer, "", None, context)

@@ -1,4 +1,4 @@
-"""RPCs of `ConnectorService` whose answers workers give: plans, plugins, loggers, dead letters.
+"""RPCs of `ConnectorService` that workers answer: plans, plugins, loggers, dead letters.
 
 Owns the translation of these requests and answers; decides nothing.
 """
@@ -21,16 +21,16 @@ from herdmesh.rpc import properties
 from herdmesh.rpc.errors import RequestInvalid
 
 LETTERS_MAX: Final = 1_000
-"""Of one page, and of one replay."""
+"""Dead letters in one page, and in one replay."""
 REPLAY_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of one replay's request: herder and worker keep it in memory, and it shares a stream with heartbeats."""
+"""Bytes of one replay request: herder and worker keep it in memory, and it shares a stream with heartbeats."""
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 AnswerT = TypeVar("AnswerT", bound=rq.Answer)
 
 
 class QueryRpcs(pb_grpc.ConnectorServiceServicer):
-    """The part of the public service that asks workers."""
+    """Mixin of the public service that queries workers."""
 
     async def PlanConfig(self, request: pb.PlanConfigRequest, context: _Context) -> pb.PlanConfigResponse:
         self._must_lead(rq.PlanConfig)
@@ -102,7 +102,7 @@ class QueryRpcs(pb_grpc.ConnectorServiceServicer):
 
     @abstractmethod
     def _must_lead(self, request: type[rq.Request]) -> None:
-        """Raise who leads when this herder does not: first of all, whatever else is wrong with what is asked."""
+        """Raise the error that names the leader when this herder does not lead. Call it before any other check."""
 
     @abstractmethod
     def _meta(self) -> revision_pb2.ResponseMeta: ...

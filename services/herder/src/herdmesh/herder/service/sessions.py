@@ -1,7 +1,7 @@
 """`WorkerSessionService`: one stream per worker.
 
-Owns the stream's two directions. Does not own what its messages mean. Invariant: however a stream ends, the state gets
-one event of it.
+Owns the stream's two directions. Does not own the meaning of its messages. Invariant: however a stream ends, the state
+gets one event about it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WorkerSessionServicer(pb_grpc.WorkerSessionServiceServicer):
                 reading.cancel()
 
     async def _read(self, number: int, outbox: Outbox, requests: AsyncIterator[pb.SessionRequest]) -> None:
-        """Post what the worker says until it ends its side, and then end ours."""
+        """Post the worker's messages until it ends its side, and then end this side."""
         greeted = False
         try:
             async for request in requests:
