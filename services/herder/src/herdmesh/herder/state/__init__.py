@@ -1,10 +1,10 @@
 """The herder's pure state: start reading at `machine.Herder.handle`. Rooms, each above those it uses:
 
-machine      dispatches events, and looks again at what changed
+machine      dispatches events, and reconciles the connectors that changed
 handlers     one module per source of events: stores' watches, results of writes, workers' sessions, leadership
 calls        callers' requests, one module per kind
-views        what callers see, and why each unit is where it is
-units        connectors and tasks: wanted against held, places, task sets, restarts
+views        connectors, tasks and workers as callers see them, and why each unit is where it is
+units        connectors and tasks: wanted against held, placement, task sets, restarts
 leadership   whether this herder serves, generations, session keys
 workers      plugins, commands, draining
 memory       everything that a herder remembers

@@ -3,20 +3,20 @@
 Owns the deadline of a call, and that it is answered. Does not own what a request does: that is its handler's
 (`handler.py`, `handlers_by_request.py`).
 
-Connect validates before it looks whether it leads; here only a leader has workers to validate on, so a herder that does
-not lead refuses first. A write is answered only when the watch has brought it back, so that a caller's next read sees
-it.
+Connect validates a config before it checks whether it leads. Here only a leader has workers to validate on, so a herder
+that does not lead refuses first. A write is answered only when the watch has brought it back, so that a caller's next
+read sees it.
 
-An error for which this herder itself would refuse a call with a request id (the config is bad by now, the connector is
-gone, no worker is there) is not its answer yet: the call may be the retry of one that was applied, by a leader before
-us. So the store is asked first, by the same write with `retry_only`.
+An error for which this herder itself would refuse a call with a request id (the config is invalid by now, the connector
+is deleted, no worker is connected) is not its answer yet: the call may be the retry of one that an earlier leader
+applied. So the store is queried first, by the same write with `retry_only`.
 
-A write that is under way when this herder stops leading is seen through all the same: the store answers it and the
-watch brings it back to followers too; a restart that came too late for its epoch was not applied, and its caller is
-told so. A logger level is not seen through: it is in effect only when a leader has told the workers.
+A write that is under way when this herder stops leading is completed all the same: the store answers it, and the watch
+brings it to followers too. A restart that was too late for its epoch was not applied, and its caller gets that error. A
+change of a logger level is not completed: it takes effect only when a leader has sent it to the workers.
 
-Invariant: every call is answered exactly once, at the latest at its deadline, with the stage it was at. The answer is
-true whichever herder leads by then, or says to ask again.
+Invariant: every call is answered exactly once, at the latest at its deadline, with the stage it was in. The answer
+holds whichever herder leads by then, or says to try again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from herdmesh.herder.state.model.instructions import Reply
 from herdmesh.herder.state.model.requests import Answer
 from herdmesh.rpc.errors import HerdmeshError, QueueFull
 
-#: Each keeps its request until it is answered; more are refused with QueueFull.
+#: Each call keeps its request until it is answered; the next call is refused with QueueFull.
 CALLS_MAX = 4_000
 
 
@@ -58,7 +58,7 @@ def begin(memory: HerderMemory, event: RequestReceived) -> None:
 
 
 def on_reply(memory: HerderMemory, call_id: int, command: Command, reply: CommandReplied) -> None:
-    """A worker answered a command of a call."""
+    """A worker replied to a command of a call."""
     call = memory.call_table.calls.get(call_id)
     if call is None:
         return
@@ -74,13 +74,13 @@ def on_reply(memory: HerderMemory, call_id: int, command: Command, reply: Comman
 
 
 def on_worker_lost(memory: HerderMemory, call_id: int, command: Command) -> None:
-    """The worker that was to answer a command of a call is gone."""
+    """The worker that was to reply to a command of a call is gone."""
     call = memory.call_table.calls.get(call_id)
     if call is None:
         return
     call.command_ids.discard(command.id)
     if call.command_ids and isinstance(command.question, hedged_commands.ASKED_TWICE):
-        return  # another worker was asked the same meanwhile
+        return  # another worker has the same command by now
     try:
         _reply_if_known(
             memory.step, memory.call_table, call, handler_of(call.request).on_worker_lost(memory, call, command)
@@ -90,7 +90,7 @@ def on_worker_lost(memory: HerderMemory, call_id: int, command: Command) -> None
 
 
 def on_write_completed(memory: HerderMemory, call_id: int, event: WriteDone) -> None:
-    """The store acknowledged a call's write, or knew it from before."""
+    """The store acknowledged a call's write, now or for an earlier request of the same id."""
     call = memory.call_table.calls.get(call_id)
     if call is None:
         return
@@ -116,13 +116,13 @@ def on_write_failed(memory: HerderMemory, call_id: int, error: HerdmeshError) ->
 
 
 def answer_applied(memory: HerderMemory) -> None:
-    """The config watch moved on: answer the calls whose write it has brought, and take up those that waited for it."""
+    """The config watch moved on: answer the calls whose write it has brought, and continue those that waited for it."""
     for call in memory.call_table.waiting_for_watch():
         _look_again(memory, call)
 
 
 def expire(memory: HerderMemory) -> None:
-    """Answer the calls whose deadline has passed, and look again at those that wait for time."""
+    """Answer the calls whose deadline has passed, and check those that wait for time to pass."""
     for call in list(memory.call_table.calls.values()):
         if memory.step.now >= call.deadline_ms:
             _reply(memory.step, memory.call_table, call, handler_of(call.request).expired(call))
@@ -131,15 +131,16 @@ def expire(memory: HerderMemory) -> None:
 
 
 def cancel(call_table: CallTable, call_id: int) -> None:
-    """The caller hung up: forget the call."""
+    """The caller hung up: remove the call."""
     call = call_table.calls.get(call_id)
     if call is not None:
         call_table.remove(call)
 
 
 def fail_unwritten(memory: HerderMemory, why: str) -> None:
-    """This herder stops leading, and no worker answers it any more: calls whose write is not under way, or which
-    workers are to carry out, are to be tried elsewhere."""
+    """This herder stops leading, and no worker replies any more: answer the calls whose write is not under way, or that
+    need workers, so that callers try another herder.
+    """
     for call in list(memory.call_table.calls.values()):
         answer = handler_of(call.request).deposed(call, why)
         if answer is not None:

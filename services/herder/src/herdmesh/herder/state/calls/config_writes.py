@@ -1,13 +1,13 @@
 """Config writes: requests that the config store carries out, from the name over a worker's validation to the write.
 
-Owns the handlers of create, update, patch, delete and of a change of the target state, and what all requests have in
-common that the store knows again by their id (`StoreWrite`). Does not own restarts (`restart_requests.py`), nor the
-offsets that a create brings (`initial_offsets.py`). Owns no rule of the config store: whether a name exists, whether
-the expected revision is the stored one and whether the request id was seen before is decided by the store alone, on the
-newest state; so a retried create is answered with its first outcome and not with CONNECTOR_EXISTS.
+Owns the handlers of create, update, patch, delete and of a change of the target state, and the base of all requests
+that the store recognises by their id (`StoreWrite`). Does not own restarts (`restart_requests.py`), nor the offsets
+that a create brings (`initial_offsets.py`). Owns no rule of the config store: the store alone decides, on the newest
+state, whether a name exists, whether the expected revision is the stored one and whether it has seen the request id.
+So a retried create is answered with its first outcome and not with CONNECTOR_EXISTS.
 
 Order of checks as observable in Connect (docs/reference/connect/herder.md, section 4.1): name, validation, existence,
-write; for a patch existence, validation of what it makes, write.
+write. For a patch: existence, validation of the merged config, write.
 
 Invariant: a write goes out only while no other call holds the connector (`initial_offsets.must_wait`).
 """
@@ -55,14 +55,14 @@ StoreWriteInstruction = PutConfig | DeleteConfig | PutTarget | RequestRestart
 
 @dataclass(frozen=True)
 class StoreWrite(RequestHandler):
-    """A request that the config store carries out, and knows again by its id."""
+    """Request that the config store carries out, and recognises by its id."""
 
     @abstractmethod
     def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> StoreWriteInstruction:
-        """The write that the store is to make. Raises the error to refuse the call with."""
+        """The write for the store. Raises the error to refuse the call with."""
 
     def write(self, memory: HerderMemory, call: Call) -> None:
-        """Have it written; or, where the call is to be refused, only an earlier request of its id looked up."""
+        """Have the store write; for a call that is to be refused, only look up an earlier request of its id."""
         op = memory.call_table.next_number()
         options = replace(call.options, retry_only=call.refusal is not None)
         instruction = self.instruction(memory, call, op, options)
@@ -73,7 +73,7 @@ class StoreWrite(RequestHandler):
         memory.step.emit(instruction)
 
     def write_when_free(self, memory: HerderMemory, call: Call) -> None:
-        """Have it written now, or as soon as no other call holds the connector."""
+        """Write now, or as soon as no other call holds the connector."""
         if not initial_offsets.must_wait(memory.call_table, call) and self.prepare(memory, call):
             self.write(memory, call)
 
@@ -99,14 +99,14 @@ class StoreWrite(RequestHandler):
 
 @dataclass(frozen=True)
 class ValidatedWrite(StoreWrite):
-    """A write of a config, which a worker validates first."""
+    """Write of a config, which a worker validates first."""
 
     def validate(self, memory: HerderMemory, call: Call, config: Properties) -> None:
         """Have a worker validate the config that is to be written."""
         request_validation(memory, call, {**config, NAME_KEY: own_name(config, call.name)})
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
-        """The worker's verdict. Raises InvalidConfig, NoWorker."""
+        """Act on the worker's verdict. Raises InvalidConfig, NoWorker."""
         validation = commands.verdict(reply)
         if validation.violations:
             raise InvalidConfig(validation.violations)
@@ -115,7 +115,7 @@ class ValidatedWrite(StoreWrite):
         return None
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Another worker is asked. Raises as `commands.send_to_able_worker`."""
+        """Send the command to another worker. Raises as `commands.send_to_able_worker`."""
         request_validation(memory, call, call.config or {})
         return None
 
@@ -127,7 +127,7 @@ class CreateHandler(ValidatedWrite):
     request: CreateConnector
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Raises InvalidConfig for a name that Connect would not take."""
+        """Have the config validated. Raises InvalidConfig for a name that Connect refuses."""
         given = self.request.config.get(NAME_KEY)
         named = trimmed(self.request.name) or (trimmed(given) if isinstance(given, str) else "")
         call.name, call.may_create = checked_name(named), True
@@ -138,7 +138,7 @@ class CreateHandler(ValidatedWrite):
         return initial_offsets.prepare(memory, call, self.request)
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
-        """The worker's verdict, or a step towards the offsets that the create brings."""
+        """Act on the worker's verdict, or take the next step towards the offsets that the create brings."""
         if isinstance(command.question, ValidateOnWorker):
             return super().on_reply(memory, call, command, reply)
         if initial_offsets.on_reply(memory, call, self.request, command, reply):
@@ -146,7 +146,7 @@ class CreateHandler(ValidatedWrite):
         return None
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Another worker is asked. Raises as `commands.send_to_able_worker`."""
+        """Send the command to another worker. Raises as `commands.send_to_able_worker`."""
         if isinstance(command.question, ValidateOnWorker):
             return super().on_worker_lost(memory, call, command)
         self.write_when_free(memory, call)
@@ -171,7 +171,7 @@ class UpdateHandler(ValidatedWrite):
     request: UpdateConnector
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Raises InvalidConfig for a name that Connect would not take."""
+        """Have the config validated. Raises InvalidConfig for a name that Connect refuses."""
         call.name, call.may_create = (
             checked_name(given_name(memory.stores, self.request.name)),
             self.request.allow_missing,
@@ -185,18 +185,18 @@ class UpdateHandler(ValidatedWrite):
 
 @dataclass(frozen=True)
 class PatchHandler(ValidatedWrite):
-    """Patches of a config: merged here, and merged again when another write came in between."""
+    """Patches of a config: merged here, and merged again after a lost race with another write."""
 
     request: PatchConnector
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Raises ConnectorNotFound."""
+        """Merge and have the result validated. Raises ConnectorNotFound."""
         call.name = given_name(memory.stores, self.request.name)
         self._merge(memory, call)
         return None
 
     def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> PutConfig:
-        # The merged config is only right on top of the config that it was merged with.
+        # The merged config is correct only on top of the config that it was merged with.
         options = replace(options, expected_revision=options.expected_revision or call.revision)
         return PutConfig(op, call.name, call.config or {}, options, must_exist=True, patch=self.request.patch)
 
@@ -207,7 +207,7 @@ class PatchHandler(ValidatedWrite):
         refused = leadership_queries.refusal(memory.step, memory.leadership)
         if refused is not None or call.attempts >= PATCH_ATTEMPTS_MAX:
             return refused or error
-        # The patch lost a race that it did not ask to lose: nothing was written.
+        # The caller gave no revision to compare, so a lost race is no error: nothing was written, merge again.
         call.attempts += 1
         call.stage = CallStage.VALIDATING
         call.config = None
@@ -219,7 +219,7 @@ class PatchHandler(ValidatedWrite):
             return super().look_again(memory, call)
         entry = memory.stores.entries.get(call.name)
         if entry is not None and entry.has_config and entry.config_revision == call.revision:
-            return None  # the watch has not brought the config that won the race
+            return None  # the watch has not yet brought the config that won the race
         memory.call_table.stop_waiting(call)
         self._merge(memory, call)
         return None
@@ -252,7 +252,7 @@ class DeleteHandler(StoreWrite):
 
 @dataclass(frozen=True)
 class SetTargetHandler(StoreWrite):
-    """Pause, resume, stop."""
+    """Pauses, resumes and stops."""
 
     request: SetTarget
 

@@ -1,6 +1,6 @@
 """Connector names and patches: the few rules about configs that the herder itself applies.
 
-Owns these rules. Does not own anything else about a config: workers have the plugins, so they judge it.
+Owns these rules. Does not own any other rule about a config: workers have the plugins, so they judge it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid
 from herdmesh.rpc.properties import PropertyValue
 from herdmesh.session.model import Properties
 
-#: The characters that `String.trim` takes off both ends; any other space belongs to the name.
+#: The characters that `String.trim` removes from both ends; any other space belongs to the name.
 _TRIMMED = "".join(map(chr, range(0x21)))
 NAME_BYTES_MAX = 1_000
 """Names are part of ids of groups, clients and transactions (Kafka: 32,767 bytes), and of errors' trailing metadata
@@ -21,15 +21,15 @@ NAME_BYTES_MAX = 1_000
 
 
 def trimmed(name: str) -> str:
-    """The name of a new connector, as Connect takes it from a create (docs/reference/connect/rest-api.md, section
-    3.2)."""
+    """The name of a new connector, as Connect's create reads it (docs/reference/connect/rest-api.md, section 3.2)."""
     return name.strip(_TRIMMED)
 
 
 def given_name(stores: StoreViews, name: str) -> str:
-    """The name that a request means: exactly as given where such a connector is there, else as a create takes it.
-    (Java's PUT makes a connector with blanks around its name, which only the exact name means.) Raises RequestInvalid
-    for an empty one."""
+    """The connector name that a request means: the given name if such a connector exists, else as a create reads it.
+    (Java's PUT creates connectors with blanks around their names; only the exact name refers to them.) Raises
+    RequestInvalid for an empty name.
+    """
     if not name:
         raise RequestInvalid("name the connector", "name")
     entry = stores.entries.get(name)
@@ -37,8 +37,9 @@ def given_name(stores: StoreViews, name: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """A name that Connect would take, and that fits into Kafka's requests. Raises InvalidConfig for an empty one, one
-    with control characters, or one too long."""
+    """A name that Connect accepts, and that fits into Kafka's requests. Raises InvalidConfig for a name that is empty,
+    has control characters, or is too long.
+    """
     if len(name.encode()) > NAME_BYTES_MAX:
         text = f"a name has at most {NAME_BYTES_MAX} bytes (UTF-8), and {name[:40]}... has {len(name.encode())}"
         raise InvalidConfig([FieldViolation(NAME_KEY, f"{text}: choose a shorter one")])
@@ -53,7 +54,7 @@ def checked_name(name: str) -> str:
 
 
 def own_name(config: Properties, name: str) -> str:
-    """The name, which the config's own must equal, but for blanks around it, if it has one. Raises InvalidConfig."""
+    """The name. If the config has a name, it must be equal except for blanks around it. Raises InvalidConfig."""
     given = config.get(NAME_KEY)
     if given is not None and given != name and trimmed(str(given)) != name:
         text = f"Connector name configuration ({given}) doesn't match connector name in the request ({name})"

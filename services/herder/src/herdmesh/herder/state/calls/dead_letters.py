@@ -1,9 +1,9 @@
 """Dead letter requests: a worker that can load the connector's class lists its dead letters, or replays them.
 
-Owns which worker is asked. Does not own the queue and what was replayed, which Kafka keeps and a worker reads
-(`ListDeadLetters`, `ReplayDeadLetters`): the herder passes the request and the answer on, unopened.
+Owns the choice of the worker. Does not own the queue and the record of replays, which Kafka keeps and a worker reads
+(`ListDeadLetters`, `ReplayDeadLetters`): the herder passes request and answer on, unopened.
 
-Invariant: a second worker is asked to replay only under a request id, by which it knows what the first did.
+Invariant: a second worker gets a replay only under a request id, by which it knows what the first did.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ class _DeadLetterHandler(RequestHandler):
 
     @abstractmethod
     def worker_command(self, entry: ConnectorEntry) -> ListDeadLettersOnWorker | ReplayOnWorker:
-        """The question to a worker."""
+        """The command for a worker."""
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""
+        """Send the command to a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the
+        class.
+        """
         call.name = given_name(memory.stores, self.request.name)
         entry = memory.stores.entries.get(call.name)
         if entry is None or not entry.has_config:
@@ -52,7 +54,9 @@ class _DeadLetterHandler(RequestHandler):
         return None
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
-        """Raises NoWorker for a failure that may go away by itself, DeadLettersRefused for any other."""
+        """The worker's answer. Raises NoWorker for a failure that may go away by itself, DeadLettersRefused for any
+        other.
+        """
         failure = reply.failure
         if failure is not None and failure.error_class in _RETRIABLE:
             raise NoWorker(f"worker {command.worker_id} could not carry out the request: {failure.message}; try again")
@@ -61,7 +65,7 @@ class _DeadLetterHandler(RequestHandler):
         return DeadLettersAnswer(reply.dead_letters)
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Another worker is asked. Raises as `begin`."""
+        """Send the command to another worker. Raises as `begin`."""
         return self.begin(memory, call)
 
 
@@ -85,7 +89,7 @@ class ReplayDeadLettersHandler(_DeadLetterHandler):
         return ReplayOnWorker(entry.config, self.request.wire)
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Another worker is asked where that is safe. Raises as `begin`."""
+        """Send the command to another worker if that is safe, else raise NoWorker. Raises as `begin`."""
         if not call.options.request_id:
             raise NoWorker(
                 f"worker {command.worker_id} disconnected before it answered; dead letters may be replayed: list them"

@@ -1,13 +1,14 @@
 """Drain and undrain requests: `DrainWorker` and `UndrainWorker`, from the request to its answer.
 
-Owns the steps of such a call: look for the record of an earlier request of the same id, tell the worker, record what it
-has confirmed, answer. Does not own who drains, nor moving the units: `drains.py` and `placement.py`.
+Owns the steps of such a call: look up the record of an earlier request of the same id, send the worker the command,
+record its confirmation, answer. Does not own which workers drain, nor the moves of units: `drains.py` and
+`placement.py`.
 
-The worker's confirmation is recorded with the config store under the request's id before the caller is answered; every
-request with an id begins by asking for that record. So a retry gets the first outcome from whichever herder leads, also
-when the worker has left since, and drains neither what was undrained meanwhile nor a later life of the worker. That
-holds as well when the record reached the store only after the life that confirmed it had ended: the answer shows the
-worker as it is now. A request that was not recorded is carried out when it comes again.
+The config store records the worker's confirmation under the request's id before the caller is answered, and every
+request with an id first looks for that record. So a retry gets the first outcome from whichever herder leads, also when
+the worker has left since. It drains neither a worker that was undrained meanwhile nor a later incarnation. That holds
+as well when the record reached the store only after the incarnation that confirmed it had ended: the answer shows the
+worker as it is now. A request that was not recorded is carried out when it is retried.
 
 Invariant: a caller with a request id is answered only after the config store has the record.
 """
@@ -39,14 +40,14 @@ from herdmesh.session.worker_commands import SetDraining
 
 @dataclass(frozen=True)
 class DrainHandler(RequestHandler):
-    """Drains of a worker, and their ends."""
+    """Starts and ends of drains."""
 
     request: DrainWorker | UndrainWorker
     #: False = the request ends a drain.
     drains: bool
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Begin or end a drain, or look whether that was done before. Raises as `_tell_worker`."""
+        """Start or end a drain; with a request id, look up an earlier request first. Raises as `_tell_worker`."""
         if call.options.request_id:
             call.stage = CallStage.LOOKING_BACK
             self._record(memory, call, retry_only=True)
@@ -55,7 +56,7 @@ class DrainHandler(RequestHandler):
         return None
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
-        """The worker has confirmed: the answer, or None while that is recorded."""
+        """The worker confirmed: the answer, or None while the confirmation is being recorded."""
         if not call.options.request_id:
             return Draining(self.request.worker_id)
         call.stage = CallStage.WRITING
@@ -63,12 +64,13 @@ class DrainHandler(RequestHandler):
         return None
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Raises NoWorker: the caller asks again, and gets the state of the worker by then."""
+        """Raises NoWorker: the caller's retry gets the state of the worker at that time."""
         raise NoWorker(f"worker {command.worker_id} disconnected before it acknowledged the drain; try again")
 
     def on_write_completed(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
-        """The record is there, of now or of an earlier request of this id. Raises NoLeader or NotLeader when another
-        herder is to say how the worker is by now, and NoWorker while nobody can."""
+        """The store has the record, of this or of an earlier request of the id. Raises NoLeader or NotLeader when
+        another herder must answer, and NoWorker while the state of the worker is unknown.
+        """
         refused = leadership_queries.refusal(memory.step, memory.leadership)
         if refused is not None:
             raise refused
@@ -86,8 +88,9 @@ class DrainHandler(RequestHandler):
         return Draining(worker_id)
 
     def on_write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
-        """The drain was not recorded. Where an earlier request of this id was looked up and never made, it is carried
-        out. If the request id has expired, nothing is done: the worker may have been undrained since."""
+        """The drain was not recorded. If the store knows no earlier request of this id, carry it out. If the request id
+        has expired, do nothing: the worker may have been undrained since.
+        """
         if isinstance(error, StaleEpoch):
             return super().on_write_failed(memory, call, error)
         if call.stage is not CallStage.LOOKING_BACK or not isinstance(error, RequestIdUnknown):
@@ -99,9 +102,10 @@ class DrainHandler(RequestHandler):
         return None
 
     def _tell_worker(self, memory: HerderMemory, call: Call) -> None:
-        """Tell the worker. The caller is answered when it has confirmed: then the next leader learns of it too.
+        """Send the worker the command. The caller is answered after the worker's confirmation: from then on the next
+        leader learns of the drain too.
 
-        Raises WorkerNotFound for a worker that is not there, NoWorker for one that cannot be reached now.
+        Raises WorkerNotFound for an unknown worker, NoWorker for one that cannot be reached now.
         """
         member = memory.fleet.members.get(self.request.worker_id)
         if member is None:
@@ -126,7 +130,7 @@ class DrainHandler(RequestHandler):
 
 
 def _require_known(stores: StoreViews, worker_id: str) -> None:
-    """Raises NoWorker while it is not known whether a worker that did not dial in is there."""
+    """Raises NoWorker while it is unknown whether a worker that did not dial in exists."""
     lease = stores.leases.get(worker_id)
     if not stores.leases_known or (lease is not None and lease.live):
         raise NoWorker(f"worker {worker_id} has not dialled in to this leader yet; try again")

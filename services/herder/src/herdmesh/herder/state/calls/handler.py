@@ -1,11 +1,11 @@
 """Request handler: the base of the classes that carry out one kind of request each.
 
-Owns the steps of a call (begin, a worker answered, a worker was lost, a store wrote, the deadline passed, this herder
-stopped leading) and what a kind of request does at a step where it needs nothing of its own. Does not own the table of
-calls, nor the one answer of each call: `calls.py` runs the steps and answers.
+Owns the steps of a call (begin, a worker replied, a worker was lost, a store wrote, the deadline passed, this herder
+stopped leading) and the default for each step. Does not own the table of calls, nor the one answer of each call:
+`calls.py` runs the steps and answers.
 
-Each step returns the answer, or None while something is awaited, and raises the error to refuse the call with. A
-refusal of a request that a store may know from an earlier call of its id is looked up there first (`look_back`).
+Each step returns the answer, or None while it waits for an event, and raises the error to refuse the call with. Before
+a request that a store may know from an earlier call of its id is refused, the store is queried (`look_back`).
 """
 
 from __future__ import annotations
@@ -27,42 +27,44 @@ from herdmesh.herder.state.model.events import CommandReplied, WriteDone
 from herdmesh.herder.state.model.requests import Answer
 from herdmesh.rpc.errors import HerdmeshError, NoLeader, RequestIdUnknown, RequestInvalid, StaleEpoch, Timeout
 
-#: The store carries the write out whoever leads, and the config watch brings it to followers too.
+#: The store completes the write whichever herder leads, and the config watch brings it to followers too.
 SEEN_THROUGH: Final = (CallStage.WRITING, CallStage.LOOKING_BACK, CallStage.READING_BACK)
 
 
 @dataclass(frozen=True)
 class RequestHandler(ABC):
-    """How one kind of request is carried out. Has no state: what a call remembers is in its `Call`."""
+    """Steps of one kind of request. Has no state: the state of a call is in its `Call`."""
 
     @abstractmethod
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
         """Start the call."""
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
-        """A worker answered a command of the call."""
+        """A worker replied to a command of the call."""
         raise AssertionError(f"{type(self).__name__} has no commands")
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """The worker that was to answer is gone."""
+        """The worker that was to reply is gone."""
         raise AssertionError(f"{type(self).__name__} has no commands")
 
     def on_write_completed(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
-        """The store acknowledged the call's write, or knew it from before. It is answered once it was read back."""
+        """The store acknowledged the call's write, now or for an earlier request of its id. It is answered after it was
+        read back.
+        """
         call.stage = CallStage.READING_BACK
         call.revision, call.created, call.restarted = event.revision, event.created, event.restarted
         memory.call_table.wait_for_watch(call)
         return self.look_again(memory, call)
 
     def on_write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
-        """The store refused the call's write, or its outcome is unknown. An error that is returned answers the call."""
+        """The store refused the call's write, or its outcome is unknown. A returned error answers the call."""
         if call.refusal is not None:
-            # An earlier request of this id was looked up: there is none, or one that asked for something else.
+            # The store has no earlier request of this id, or one with another content.
             return call.refusal if isinstance(error, RequestIdUnknown | RequestInvalid) else error
         return no_longer_leads(memory.step, memory.leadership, error) or error
 
     def look_again(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """The config watch moved on, or time has passed: take the step that no other event announces."""
+        """The config watch moved on, or time has passed: take a step that no other event announces."""
         if call.stage is CallStage.READING_BACK and memory.stores.applied(call.revision):
             return self.outcome(memory, call)
         return None
@@ -76,7 +78,7 @@ class RequestHandler(ABC):
         return False
 
     def look_back(self, memory: HerderMemory, call: Call) -> None:
-        """Ask the store for the outcome of an earlier request of this id; `call.refusal` stands if there was none."""
+        """Query the store for an earlier request of this id; if there is none, `call.refusal` is the answer."""
         raise AssertionError(f"{type(self).__name__} is not recorded")
 
     def expired(self, call: Call) -> HerdmeshError:
@@ -84,7 +86,7 @@ class RequestHandler(ABC):
         return Timeout(call.stage.value)
 
     def deposed(self, call: Call, why: str) -> HerdmeshError | None:
-        """The answer when this herder stops leading; None for a call that is seen through all the same."""
+        """The answer when this herder stops leading; None for a call that is completed without leading."""
         return None if call.stage in SEEN_THROUGH else NoLeader(f"this herder stopped leading: {why}")
 
 

@@ -1,6 +1,6 @@
 """Handlers by request: the class that carries out each kind of request.
 
-Owns the assignment and nothing else. A kind of request without a handler is an error of the type check.
+Owns this mapping and nothing else. A kind of request without a handler is an error of the type check.
 """
 
 from __future__ import annotations

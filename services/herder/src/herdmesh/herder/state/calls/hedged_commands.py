@@ -1,12 +1,13 @@
-"""Hedged commands: a question that one worker does not answer in time is sent to a second one.
+"""Hedged commands: a command that one worker does not answer in time is sent to a second one (hedged requests).
 
-Owns when one more worker is asked, and how many at most. A worker that is frozen, or busy in a plugin's code, is
-declared lost much later or never; a question that others can answer as well does not wait for it.
+Owns when another worker gets the command, and how many at most. A worker that is frozen, or busy in a plugin's code, is
+declared lost much later or never; a command that others can answer as well does not wait for it.
 
-Only questions that change nothing and that every worker with the plugin answers alike are hedged. The first answer
-counts, whatever it says (`calls.on_reply` forgets the others). Why FenceTasks and AlterOffsets are not: docs/adr/0008.
+Only commands that change nothing and that every worker with the plugin answers alike are hedged. The first reply
+counts, also a failure (`calls.on_reply` forgets the other commands). The reason why FenceTasks and AlterOffsets are not
+hedged is in docs/adr/0008.
 
-Invariant: a question is under way to `WORKERS_MAX` workers at most, each asked once.
+Invariant: a command is under way to `WORKERS_MAX` workers at most, to each of them once.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from herdmesh.session.worker_commands import (
     WorkerCommand,
 )
 
-#: How long one worker may take before another is asked; a validation takes some milliseconds.
+#: Time before a second worker gets the command; a validation takes some milliseconds.
 HEDGE_MS: Final = 2_000
 WORKERS_MAX: Final = 3
 ASKED_TWICE: Final = ValidateOnWorker | PlanTaskConfigs | DescribePlugin | ReadOffsets
 
 
 def tick(step: Step, fleet: Fleet, call_table: CallTable) -> None:
-    """Ask one more worker whatever has waited for too long."""
+    """Send every command that has waited too long to one more worker."""
     by_call: dict[int, list[Command]] = {}
     for command in call_table.commands.values():
         if command.call is not None and isinstance(command.question, ASKED_TWICE):

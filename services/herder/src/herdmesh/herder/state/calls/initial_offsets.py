@@ -1,15 +1,15 @@
 """Initial offsets: a create that brings its own offsets, which exist exactly when the connector does.
 
-Owns the conditions under which they may be written: the name is free, no other call is about to take it, and no task of
-an earlier connector of that name runs any more or could still commit. Does not own what is written: a worker prepares
-it (`AlterOffsets`, prepared) and takes over the id under which it is committed; the config store writes it in the
-transaction of the connector (ADR 0015). Offsets of an earlier connector that the request does not name stay as they
-are.
+Owns the conditions under which they may be written: the name is free, no other call is about to create it, and no task
+of an earlier connector of that name runs any more or could still commit. Does not own the write itself: a worker
+prepares the offsets (`AlterOffsets`, prepared) and takes over the transactional id under which they are committed; the
+config store writes them in the connector's transaction (ADR 0015). Offsets of an earlier connector that the request
+does not name stay as they are.
 
-Order, each step done before the next: wait until earlier tasks are stopped and other creates of the name are over;
+Order, each step done before the next: wait until earlier tasks are stopped and other creates of the name have ended;
 fence the ids of tasks that may run on an unreachable worker; have the offsets prepared; write both. A failure before
 the last step leaves nothing, and so does a refusal of the last. In standalone mode, where stores are in the worker's
-memory and offsets in its file, the worker writes them when it is asked to prepare: no other process could take the
+memory and offsets in its file, the worker writes the offsets in the prepare step: no other process could create the
 name.
 
 Invariant: from the first of these steps to the end of the call no other call of this leader creates the name. While the
@@ -34,18 +34,18 @@ from herdmesh.rpc.errors import ConnectorExists, FieldViolation, InvalidConfig, 
 from herdmesh.session.worker_commands import AlterOffsets, FenceTasks
 
 WAITING = (CallStage.OTHER_CREATE, CallStage.WINDING_DOWN, CallStage.OTHER_OFFSETS)
-"""Stages in which a call is looked at again with every tick."""
+"""Stages in which every tick continues a call."""
 _WRITING = (CallStage.WRITING, CallStage.READING_BACK)
 _RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
 
 def must_wait(call_table: CallTable, call: Call) -> bool:
-    """True when another call holds the connector, so that this one must not write it yet: see `WAITING`."""
+    """True when another call holds the connector, so that this one must wait with its write in a stage of `WAITING`."""
     holder = call_table.offsets_holder(call)
     if holder is None:
         return False
     if holder.changes_offsets:
-        call.stage = CallStage.OTHER_OFFSETS  # whatever this call does: a resume above all
+        call.stage = CallStage.OTHER_OFFSETS  # whatever this call does; above all a resume
         return True
     if call.may_create:
         call.stage = CallStage.OTHER_CREATE
@@ -54,14 +54,14 @@ def must_wait(call_table: CallTable, call: Call) -> bool:
 
 
 def prepare(memory: HerderMemory, call: Call, request: CreateConnector) -> bool:
-    """Take the next step towards a create with offsets. True when the connector may be written now; otherwise what is
-    missing has been asked for, or waits for `WAITING`.
+    """Take the next step towards a create with offsets. True when the connector may be written now; otherwise a command
+    was sent, or the call waits in a stage of `WAITING`.
 
-    Raises ConnectorExists: of a create with offsets that nobody has prepared, which the store would take for one
-    without any, if the name is free by then.
+    Raises ConnectorExists for a create whose offsets were not prepared: if the name is free by then, the store would
+    mistake it for a create without offsets.
     """
     if not request.initial_offsets or call.offsets_ready:
-        return True  # whether the name is free is the store's to say
+        return True  # the store decides whether the name is free
     entry = memory.stores.entries.get(call.name)
     if entry is not None and entry.has_config:
         raise ConnectorExists(call.name)
@@ -95,7 +95,7 @@ def prepare(memory: HerderMemory, call: Call, request: CreateConnector) -> bool:
 def on_reply(
     memory: HerderMemory, call: Call, request: CreateConnector, command: Command, reply: CommandReplied
 ) -> bool:
-    """A worker fenced, or prepared: True when the connector may be written now. Raises NoWorker, OffsetsRefused."""
+    """A worker fenced or prepared: True when the connector may be written now. Raises NoWorker, OffsetsRefused."""
     failure = reply.failure
     if failure is not None and (isinstance(command.question, FenceTasks) or failure.error_class in _RETRIABLE):
         raise NoWorker(f"worker {command.worker_id} could not carry out the request: {failure.message}; try again")
@@ -124,7 +124,7 @@ def _ask_to_prepare(memory: HerderMemory, call: Call, request: CreateConnector) 
 
 
 def _refuse_too_large(call: Call) -> None:
-    """Refuse a record that the store would refuse after a worker's file has the offsets. Raises InvalidConfig."""
+    """Refuse a record that the store would refuse after the worker's file has the offsets. Raises InvalidConfig."""
     key, value = config_topic.encode(ConnectorRecord(call.name, call.config or {}))
     size_bytes = len(key) + len(value or b"")
     if size_bytes > config_topic.RECORD_BYTES_MAX:

@@ -1,19 +1,19 @@
 """Logger levels of workers: listed, set on one worker, set in the cluster.
 
-Owns which workers are asked and which are sent a level. A cluster level is a record of the config topic
+Owns which workers are queried and which are sent a level. A cluster level is a record of the config topic
 (`logger-cluster-<name>`, as Connect's): whoever wrote it, every connected worker is sent it when the config watch
 brings it.
 
 Departs from Connect in one thing: Connect never applies a level to a worker that starts later, so that a cluster's
 workers differ by when they were started. Here a level for the cluster stays until another is set: a worker that dials
-in reports the revision of the newest level it was sent, and is sent the later ones, in the order they were set, whoever
-leads by then and whoever led before.
+in reports the revision of the newest level it was sent, and is sent the later ones, in the order they were set. That
+holds across leaders.
 
-A call is answered once its leader has sent the level to the connected workers. Each worker remembers what it changed,
-as long as its process lives: a retry, to whichever leader, is answered from that and takes nothing back.
+A call is answered once its leader has sent the level to the connected workers. Each worker remembers the loggers that
+it changed for as long as its process lives: a retry, to whichever leader, is answered from that and reverts nothing.
 
-Invariant: a worker carries out no level for the cluster that is not newer than the newest it was sent, and no request
-id twice: a level that was set later stays in force.
+Invariant: a worker carries out no cluster level that is not newer than the newest it was sent, and no request id twice:
+a level that was set later stays in force.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LEVELS: Final = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL
 
 @dataclass(frozen=True)
 class _LoggerHandler(RequestHandler):
-    """Common steps of listing and setting levels: several workers answer."""
+    """Common steps of listing and setting levels: several workers reply."""
 
     request: GetLoggers | SetLoggers
 
@@ -75,7 +75,7 @@ class _LoggerHandler(RequestHandler):
         return self.outcome(memory, call)
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Answer with what the others reported."""
+        """Answer with the replies of the other workers."""
         return self.outcome(memory, call)
 
 
@@ -86,7 +86,7 @@ class GetLoggersHandler(_LoggerHandler):
     request: GetLoggers
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Ask every connected worker. Raises NoWorker."""
+        """Query every connected worker. Raises NoWorker."""
         members = [member for member in memory.fleet.members.values() if member.session is not None]
         if not members:
             raise NoWorker("no worker is connected, so there are no loggers to list; start a worker and try again")
@@ -98,7 +98,7 @@ class GetLoggersHandler(_LoggerHandler):
         return None
 
     def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """The answer once every worker that was asked has answered, or is gone. Raises LoggerNotFound."""
+        """The answer once every queried worker has replied or is gone. Raises LoggerNotFound."""
         if call.command_ids:
             return None
         if not call.loggers and self.request.logger.strip():
@@ -113,7 +113,7 @@ class SetLoggersHandler(_LoggerHandler):
     request: SetLoggers
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Ask the worker, or write the record. Raises RequestInvalid for a bad level, WorkerNotFound."""
+        """Send the level to the worker, or write the record. Raises RequestInvalid for a bad level, WorkerNotFound."""
         logger, level = self.request.logger.strip(), self.request.level.strip().upper()
         if not logger:
             raise RequestInvalid("name the logger; `root` is the root logger", "logger")
@@ -142,13 +142,13 @@ class SetLoggersHandler(_LoggerHandler):
         return None
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Raises NoWorker when it was the only one asked."""
+        """Continue with the others. Raises NoWorker when the lost worker was the only one."""
         if self.request.worker_id:
             raise NoWorker(f"worker {command.worker_id} disconnected before it answered; it may have set the level")
         return self.outcome(memory, call)
 
     def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """The answer once every worker that was asked has answered, or is gone, and the record was read back."""
+        """The answer once every worker has replied or is gone, and the record was read back."""
         if call.command_ids:
             return None
         if call.cluster_level is not None:
@@ -159,19 +159,21 @@ class SetLoggersHandler(_LoggerHandler):
         return None if call.command_ids else LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
 
     def deposed(self, call: Call, why: str) -> HerdmeshError | None:
-        """A level is in effect only when a leader has sent it to the workers, so no stage is seen through."""
+        """A level takes effect only when a leader has sent it to the workers, so the call ends in every stage."""
         return NoLeader(f"this herder stopped leading: {why}")
 
 
 def read(memory: HerderMemory, levels: Sequence[ClusterLevel]) -> None:
-    """The config store's levels were read anew: send connected workers those that this herder did not know."""
+    """The config store's levels were read anew: send connected workers the levels that this herder did not know."""
     for level in levels:
         if not _is_known(memory.stores, level.revision):
             _take(memory, level)
 
 
 def recorded(memory: HerderMemory, event: LoggerRecorded) -> None:
-    """The config store has a level: send it to every connected worker; the call that set it collects what changed."""
+    """The config store has a level: send it to every connected worker; the call that set it collects the changed
+    loggers.
+    """
     _take(memory, event.level)
 
 
@@ -190,7 +192,7 @@ def _is_known(stores: StoreViews, revision: Revision) -> bool:
 
 
 def _tell(step: Step, fleet: Fleet, call_table: CallTable, call: Call | None, question: SetLogger) -> None:
-    """Send a level to every connected worker; `call` collects what changed."""
+    """Send a level to every connected worker; `call` collects the changed loggers."""
     if call is not None:
         call.level_sent = True
     for member in fleet.members.values():
@@ -203,7 +205,7 @@ def _tell(step: Step, fleet: Fleet, call_table: CallTable, call: Call | None, qu
 
 
 def catch_up(stores: StoreViews, fleet: Fleet, member: Member, told: Revision | None) -> None:
-    """A worker dialled in: send it the levels that are newer than those it was sent."""
+    """A worker dialled in: send it the levels that are newer than `told`, the revision of the last it was sent."""
     assert member.session is not None
     for level in stores.logger_levels.values():
         if told is None or not told.includes(level.revision):
@@ -211,8 +213,9 @@ def catch_up(stores: StoreViews, fleet: Fleet, member: Member, told: Revision | 
 
 
 def _repeat(memory: HerderMemory, call: Call, logger: str, level: str) -> None:
-    """The store had the level before this call, so every connected worker was sent it, or later ones: nothing is left
-    to do, and they report what it changed."""
+    """The store had the level before this call, so every connected worker was sent it, or a later one. Nothing is left
+    to do; the workers report which loggers it changed.
+    """
     call.level_sent = True
     known = memory.stores.logger_levels.get(logger)
     if known is None or known.level != level:

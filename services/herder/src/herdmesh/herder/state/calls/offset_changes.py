@@ -2,22 +2,21 @@
 
 Owns the conditions under which a worker may change offsets, in Connect's order
 (docs/reference/connect/offsets-topic.md, section 10.3): the request changes something; the connector exists; its target
-state is STOPPED; it has no task set, and no task of it runs any more or could still commit. Owns also what follows: the
-statuses of the tasks, which remember that something was committed, are removed with offsets that are forgotten; else
-the next run would treat them as lost. Does not own the change itself: a worker makes it, all or none.
+state is STOPPED; it has no task set, and no task of it runs any more or could still commit. Owns also the consequence:
+the statuses of the tasks record that offsets were committed, so they are deleted together with offsets that are reset;
+else the next run would treat those offsets as lost. Does not own the change itself: a worker makes it, all or none.
 
-Departs from Connect: a request for a connector that is still stopping waits; it is no error.
+Departs from Connect: a request for a connector that is still stopping waits instead of failing.
 
-While nothing else is done to the connector everything here may be done twice, so a question is asked again when its
-worker is lost, and a retry does all of it again; what a reset forgets is read before it. Once something else was done
-to the connector, doing it again would undo what came after: `offset_records` keeps with the config store how far each
-request came, so that any leader can answer a retry with the outcome of the first, or that the outcome is unknown.
-Offsets that were forgotten while their statuses could not be removed make a task fail as DATA_LOSS, loudly, until the
-request is repeated.
+As long as nothing else is done to the connector every step here is idempotent: a command is sent again when its worker
+is lost, a retry repeats all steps, and the offsets that a reset deletes are read before it. Once something else was
+done to the connector, a repetition would undo later changes. So `offset_records` keeps with the config store how far
+each request came: any leader can answer a retry with the outcome of the first, or that the outcome is unknown. If
+offsets were reset but their statuses could not be deleted, a task fails as DATA_LOSS until the request is repeated.
 
 Invariant: from the moment a change finds the connector ready to its end no other call of this leader changes the
-connector: `initial_offsets.must_wait` makes them wait, a resume above all. "Nothing was changed" is answered only when
-the worker that would have changed the offsets says so.
+connector: `initial_offsets.must_wait` makes them wait, a resume above all. "Nothing was changed" is the answer only
+when the worker that would have changed the offsets reports so.
 """
 
 from __future__ import annotations
@@ -69,12 +68,14 @@ _RETRIABLE: Final = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FE
 
 @dataclass(frozen=True)
 class GetOffsetsHandler(RequestHandler):
-    """Requests for all offsets of a connector."""
+    """Lists of all offsets of a connector."""
 
     request: GetOffsets
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Ask a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the class."""
+        """Send the command to a worker. Raises ConnectorNotFound, NoWorker, or InvalidConfig when no worker has the
+        class.
+        """
         call.name = given_name(memory.stores, self.request.name)
         entry = _entry(memory.stores, call.name)
         call.stage = CallStage.READING_OFFSETS
@@ -82,7 +83,7 @@ class GetOffsetsHandler(RequestHandler):
         return None
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
-        """Raises NoWorker for a failure that may go away by itself, OffsetsRefused for any other."""
+        """The worker's offsets. Raises NoWorker for a temporary failure, OffsetsRefused for any other."""
         failure = reply.failure
         if failure is not None and failure.error_class in _RETRIABLE:
             raise NoWorker(f"worker {command.worker_id} could not read the offsets: {failure.message}; try again")
@@ -91,7 +92,7 @@ class GetOffsetsHandler(RequestHandler):
         return reply.offsets or OffsetsAnswer(())
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Another worker is asked. Raises as `begin`."""
+        """Send the command to another worker. Raises as `begin`."""
         return self.begin(memory, call)
 
 
@@ -100,17 +101,17 @@ class ChangeOffsetsHandler(RequestHandler):
     """Changes of the offsets of a stopped connector.
 
     Its steps raise:
-        ConnectorNotFound, ConnectorNotStopped: as it is now.
-        NoWorker: nobody is there to do it, or a worker could not, and changed nothing.
+        ConnectorNotFound, ConnectorNotStopped: by the connector's current entry.
+        NoWorker: no worker is connected, or a worker failed and changed nothing.
         InvalidConfig: no worker has the class.
-        OffsetsRefused: with the worker's words, or the connector's.
-        WriteOutcomeUnknown: any of these, when a worker may have changed the offsets before.
+        OffsetsRefused: with the reason of the worker or of the connector.
+        WriteOutcomeUnknown: in place of any of these, when a worker may have changed the offsets before.
     """
 
     request: ChangeOffsets
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Also raises RequestInvalid for a request that changes nothing."""
+        """Wait for the connector to stop. Also raises RequestInvalid for a request that changes nothing."""
         request = self.request
         if not (request.offsets or request.reset or request.rewind_to_ms is not None):
             raise RequestInvalid("Partitions / offsets need to be provided for an alter offsets request", "offsets")
@@ -119,7 +120,7 @@ class ChangeOffsetsHandler(RequestHandler):
         return self.look_again(memory, call)
 
     def look_again(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Take the next step, where it waits for no answer."""
+        """Take the next step, if it waits for no reply."""
         if call.stage is CallStage.FORGETTING:
             return self._end_when_forgotten(memory, call)
         if call.stage is CallStage.BEGUN and memory.stores.applied(call.revision):
@@ -135,7 +136,7 @@ class ChangeOffsetsHandler(RequestHandler):
         return None
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
-        """A worker fenced the tasks, read the offsets or changed them, or could not."""
+        """A worker fenced the tasks, read the offsets or changed them, or failed to."""
         with _truly(memory.call_table, call):
             match command.question:
                 case FenceTasks():
@@ -143,7 +144,8 @@ class ChangeOffsetsHandler(RequestHandler):
                         raise _not_done(command, "fence the earlier tasks", reply.failure.message)
                     self._read_or_begin(memory, call, _stopped(memory.stores, call.name))
                 case ReadOffsets():
-                    # A worker that cannot read what a reset forgets (too much for one answer, say) may still forget it.
+                    # A worker that fails to read the offsets (too many for one reply, say) may still be able to reset
+                    # them.
                     call.offsets_before = reply.offsets if reply.failure is None else None
                     offset_records.begins(memory.step, memory.leadership, memory.call_table, call, self.request)
                 case AlterOffsets():
@@ -154,22 +156,23 @@ class ChangeOffsetsHandler(RequestHandler):
         return None
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Another worker is asked."""
+        """Send the command to another worker."""
         call.stage = CallStage.STOPPING
         if isinstance(command.question, AlterOffsets) and not self.request.dry_run:
             call.may_have = f"worker {command.worker_id} disconnected while it changed the offsets of {call.name}"
         return self.look_again(memory, call)
 
     def on_write_completed(self, memory: HerderMemory, call: Call, event: WriteDone) -> Answer | None:
-        """A store acknowledged: the config store recorded, or returned its record; or the status store removed the
-        tasks' statuses."""
+        """A store acknowledged: the config store recorded, or returned its record; or the status store deleted the
+        tasks' statuses.
+        """
         recorded = event.offsets
         if recorded is None:
             return self._end_when_forgotten(memory, call)
         if recorded.ended:
             return recorded.told if recorded.repeated else call.offsets_after
         if recorded.repeated and offset_records.in_doubt(memory.call_table, call):
-            # This request's own beginning, when the store's first answer to it was lost, looks the same.
+            # The record may also be this request's own, when the store's first response to it was lost.
             call.may_have = f"a request of this id is on record as having begun to change the offsets of {call.name}"
             call.offsets_before = recorded.told
         with _truly(memory.call_table, call):
@@ -203,7 +206,7 @@ class ChangeOffsetsHandler(RequestHandler):
         offset_records.look_back(memory.step, memory.leadership, memory.call_table, call, self.request)
 
     def expired(self, call: Call) -> HerdmeshError:
-        """The outcome is not known once a worker was asked to write."""
+        """The answer at the deadline: WriteOutcomeUnknown once a worker may have written."""
         if not self._may_be_made(call):
             return super().expired(call)
         return WriteOutcomeUnknown(
@@ -212,7 +215,7 @@ class ChangeOffsetsHandler(RequestHandler):
         )
 
     def deposed(self, call: Call, why: str) -> HerdmeshError | None:
-        """The outcome is not known once a worker was asked to write."""
+        """The answer when this herder stops leading: WriteOutcomeUnknown once a worker may have written."""
         if call.stage in SEEN_THROUGH or not self._may_be_made(call):
             return super().deposed(call, why)
         return WriteOutcomeUnknown(
@@ -233,7 +236,9 @@ class ChangeOffsetsHandler(RequestHandler):
             self._read_or_begin(memory, call, entry)
 
     def _read_or_begin(self, memory: HerderMemory, call: Call, entry: ConnectorEntry) -> None:
-        """Read first what a reset forgets: nobody can look it up afterwards, if the worker that makes it is lost."""
+        """Before a reset, read the offsets: if the worker that deletes them is lost, nobody can look them up
+        afterwards.
+        """
         if self.request.reset and call.offsets_before is None and not call.may_have:
             call.stage = CallStage.READING_OFFSETS
             commands.send_to_able_worker(memory, call, ReadOffsets(call.name, entry.config))
@@ -241,8 +246,9 @@ class ChangeOffsetsHandler(RequestHandler):
             offset_records.begins(memory.step, memory.leadership, memory.call_table, call, self.request)
 
     def _ask(self, memory: HerderMemory, call: Call, entry: ConnectorEntry) -> None:
-        """Ask a worker. It looks for whatever is written of the connector after the beginning; the watch has brought
-        what was written before."""
+        """Send the change to a worker. The worker looks for records of the connector written after the beginning; the
+        watch has brought the earlier ones.
+        """
         call.stage = CallStage.CHANGING_OFFSETS
         question = AlterOffsets(
             call.name,
@@ -260,7 +266,7 @@ class ChangeOffsetsHandler(RequestHandler):
 
     def _changed(self, memory: HerderMemory, call: Call, told: OffsetsAnswer) -> Answer | None:
         if self.request.reset and call.may_have and not told.offsets and call.offsets_before is not None:
-            # All or none: there was nothing left to forget, because the worker asked before forgot it.
+            # A change is all or none: there was nothing left to delete, because the lost worker had deleted everything.
             told = replace(told, offsets=call.offsets_before.offsets)
         call.offsets_after = told
         forgets = self.request.reset or any(one.offset_json is None for one in self.request.offsets)
@@ -278,7 +284,7 @@ class ChangeOffsetsHandler(RequestHandler):
         return None if _task_statuses(memory.stores, call.name) else self._end(memory, call, call.offsets_after)
 
     def _end(self, memory: HerderMemory, call: Call, told: OffsetsAnswer) -> Answer | None:
-        """Everything is done: the answer, or None while it is recorded for a retry."""
+        """The change is complete: the answer, or None while it is being recorded for a retry."""
         if not call.options.request_id:
             return told
         offset_records.ended(memory.step, memory.leadership, memory.call_table, call, self.request, told)
@@ -287,7 +293,7 @@ class ChangeOffsetsHandler(RequestHandler):
 
 @contextmanager
 def _truly(call_table: CallTable, call: Call) -> Generator[None]:
-    """Raise WriteOutcomeUnknown in place of errors that say that nothing was changed, when that is not known."""
+    """Raise WriteOutcomeUnknown in place of an error that says that nothing was changed, when that is not certain."""
     try:
         yield
     except WriteOutcomeUnknown:
@@ -344,7 +350,7 @@ def _stopped(stores: StoreViews, name: str) -> ConnectorEntry:
 
 
 def _is_free(call_table: CallTable, call: Call) -> bool:
-    """True when no other call changes the connector; false makes this one wait."""
+    """True when no other call changes the connector; otherwise this call waits."""
     others_write = any(other.stage in _WRITING for other in call_table.others_of(call))
     free = call_table.offsets_holder(call) is None and not others_write
     call.stage = CallStage.STOPPING if free else CallStage.OTHER_OFFSETS
@@ -352,7 +358,7 @@ def _is_free(call_table: CallTable, call: Call) -> bool:
 
 
 def _has_wound_down(memory: HerderMemory, entry: ConnectorEntry) -> bool:
-    """True when there is no task set, and no worker that dialled in holds a task of an earlier one."""
+    """True when there is no task set, and no connected worker holds a task of an earlier one."""
     if leadership_queries.adopting(memory) or entry.tasks or entry.task_count or entry.inconsistent:
         return False
     return not any(next(unit.placements(), None) is not None for unit in memory.inventory.connector(entry.name).tasks())

@@ -1,17 +1,17 @@
 """Offset records: how far each change of offsets came, kept by the config store, so that a request id changes once.
 
-Owns the two records of a change: its beginning, written before a worker is asked, and its answer, written before the
-caller gets it. A retry that finds the second gets the recorded answer, also when the connector runs again. A retry that
-finds the first alone makes the change again only if the store knows of nothing else that was done to the connector
-since: tasks may have run meanwhile, from other offsets. `look_back` reads the records alone, so that a retry is looked
-up also when the request would be refused by now.
+Owns the two records of a change: its beginning, written before a worker gets the command, and its answer, written
+before the caller gets it. A retry that finds the second gets the recorded answer, also when the connector runs again. A
+retry that finds the first alone repeats the change only if the store knows of no other change to the connector since:
+tasks may have run meanwhile, from other offsets. `look_back` reads the records alone, so that a retry is looked up also
+when the request would be refused by now.
 
-A beginning is in the config topic too: a worker that is late with an earlier change finds it, and writes nothing over
-this one. The store refuses it from a herder that no longer leads: another may have given the connector tasks. Dry runs
-leave no record; requests without an id leave none of their end. A refusal leaves the first record: a retry then tries
-again, and the leader that refused knows that nothing was written.
+A beginning is in the config topic too: a worker that is late with an earlier change finds it, and does not write over
+this one. The store refuses it from a herder that no longer leads: another leader may have given the connector tasks.
+Dry runs leave no record. Requests without an id leave no record of their end. A refusal leaves the first record: a
+retry then tries again, and the leader that refused knows that nothing was written.
 
-Invariant: no worker is asked to change offsets before its leader, leading still, has recorded the beginning.
+Invariant: no worker gets a change of offsets before its leader, leading still, has recorded the beginning.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from herdmesh.herder.state.model.requests import ChangeOffsets, OffsetsAnswer
 from herdmesh.rpc.errors import HerdmeshError, RequestIdUnknown, RequestInvalid, WriteOutcomeUnknown
 
 RECORDED_BYTES_MAX: Final = 32 * 1024
-"""Of the offsets of one record, about 500 partitions of a sink: stores keep them in memory for a day and more."""
+"""Bytes of the offsets in one record, about 500 partitions of a sink: stores keep them in memory for a day and more."""
 _NOTHING: Final = OffsetsAnswer(())
 
 
 def begins(step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets) -> None:
-    """Record the beginning, before a worker is asked, and the offsets that a reset is to forget."""
+    """Record the beginning, and the offsets that a reset is to delete, before a worker gets the command."""
     call.stage = CallStage.BEGINNING
     # A record without a request id can never be looked up.
     before = call.offsets_before if call.options.request_id else None
@@ -54,14 +54,15 @@ def ended(
 
 
 def left_alone(call_table: CallTable, call: Call) -> None:
-    """The call is refused, and nothing was written for its id: a retry may rely on that."""
+    """The call is refused, and nothing was written for its id. Note that for a retry."""
     if call.begun and call.options.request_id:
         call_table.leave_offsets_alone(call.options.request_id)
 
 
 def in_doubt(call_table: CallTable, call: Call) -> bool:
-    """True when an earlier request of this id, that was begun and did not end, may have changed the offsets. The one
-    that asks may change them next. Without an id there is none: the store's first answer was lost."""
+    """True when an earlier request of this id was begun, did not end, and may have changed the offsets. From now on the
+    current request may change them. False without an id: then only the store's first response was lost.
+    """
     if not call.options.request_id:
         return False
     known = call_table.were_offsets_left_alone(call.options.request_id)
@@ -71,13 +72,13 @@ def in_doubt(call_table: CallTable, call: Call) -> bool:
 
 
 def look_back(step: Step, leadership: Leadership, call_table: CallTable, call: Call, request: ChangeOffsets) -> None:
-    """Ask how far an earlier request of this id came; `call.refusal` stands if there was none."""
+    """Query how far an earlier request of this id came; without one, `call.refusal` is the answer."""
     call.stage = CallStage.LOOKING_BACK
     _record(step, leadership, call_table, call, request, _NOTHING, ended=False)
 
 
 def not_recorded(call: Call, error: HerdmeshError) -> HerdmeshError:
-    """The answer when the store refused to record how far the change is, or its outcome is unknown."""
+    """The answer when the store refused to record the progress of the change, or its outcome is unknown."""
     if isinstance(error, RequestInvalid):
         return RequestInvalid(
             f"this request_id was used for another change of offsets, or for something else: {error.message}",

@@ -1,10 +1,10 @@
 """Plan notes: sentences about a planned config besides its units: target state, failures, restart policy, offsets.
 
-Owns the sentences and when each is given. Reads configs only: Kafka is not asked, so the notes say which offsets would
-be used, not their values.
+Owns the sentences and when each is given. Reads configs only and does not query Kafka, so the notes name the offsets
+that would be used, not their values.
 
 Offsets (docs/reference/connect/offsets-topic.md, sections 8 and 9): a sink's are its consumer group's, by topic and
-partition; a source's are kept by source partitions, whose names are the connector's own.
+partition; a source's are kept by source partitions, whose names the connector chooses.
 tests/e2e/test_planned_offsets.py checks that these sentences come true.
 """
 
@@ -31,7 +31,7 @@ _OFFSETS_TOPIC_KEY = "offsets.storage.topic"
 _FILE_SOURCES = (
     "org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSourceConnector", "FileStreamSource",
 )  # fmt: skip
-#: keys of a source that no connector names its source partitions by (Connect's own, and ours).
+#: keys of a source's config by which no connector names its source partitions (Connect's own, and Herdmesh's).
 _NOT_ITS_OWN = (
     "name", "tasks.max", "tasks.max.enforce", "connector.class", "connector.plugin.version", "key.converter",
     "value.converter", "header.converter", "transforms", "predicates", "config.action.reload", "errors.",
@@ -51,8 +51,9 @@ def notes(
     runs: bool,
     others: Sequence[str],
 ) -> list[str]:
-    """Sentences, the most important first. `made` None = no task configs are made; `runs` = a worker could take
-    the connector; `others` = units of other connectors that move."""
+    """Sentences, the most important first. `made` None = no task configs are created; `runs` = a worker could run the
+    connector; `others` = units of other connectors that move.
+    """
     old = before if before is not None and before.has_config else None
     found: list[str] = []
     if not runs:
@@ -144,7 +145,7 @@ def _sink_offsets(old: Properties, new: Properties, name: str) -> Iterator[str]:
 def _begins(text: str) -> str:
     try:
         return read_offset_reset(text or Start.EARLIEST.value).words()
-    except ConfigError:  # told as an error of the config
+    except ConfigError:  # reported as an error of the config
         return Start.EARLIEST.value
 
 

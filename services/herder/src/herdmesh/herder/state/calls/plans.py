@@ -1,14 +1,14 @@
-"""Plans: `PlanConfig`, what a create or an update with a config would do, without doing it.
+"""Plans: `PlanConfig`, the effect of a create or an update with a config, without carrying it out.
 
-Owns the stages of such a call (validate, make task configs, compare) and the comparison. Does not repeat the rules that
-it compares by: whether a set differs is `task_sets.differs`, what may be kept is `handover.matches`, where units go is
-`placement.places`. `plan_notes.py` has what is worth a human's attention besides the units.
+Owns the stages of such a call (validate, request task configs, compare) and the comparison. Does not repeat the rules
+of the comparison: `task_sets.differs` says whether a set differs, `handover.matches` what may be kept,
+`placement.places` where units go. `plan_notes.py` has the notes for the operator besides the units.
 
-What a config write does (docs/reference/connect/herder.md, section 4.3, as in Connect): the connector restarts, also
-for an equal config; its tasks restart all when the config or a task config changed, and not otherwise. A connector that
-is PAUSED or STOPPED makes no task configs until it is resumed.
+Effect of a config write (docs/reference/connect/herder.md, section 4.3, as in Connect): the connector restarts, also
+for an equal config; all its tasks restart when the config or a task config changed, otherwise none. A connector that is
+PAUSED or STOPPED creates no task configs until it is resumed.
 
-Invariant: planning changes nothing but the call; a plan is true of the moment it was made.
+Invariant: planning changes nothing but the call; a plan is correct for the moment of its creation.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PlanHandler(RequestHandler):
         return None
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
-        """A worker validated the config, or made task configs."""
+        """A worker validated the config, or created task configs."""
         assert call.config is not None
         before = memory.stores.entries.get(call.name)
         entry = _after(before, call.name, call.config)
@@ -68,14 +68,14 @@ class PlanHandler(RequestHandler):
         return None
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Another worker is asked the same."""
+        """Send the command to another worker."""
         assert isinstance(command.question, ValidateOnWorker | PlanTaskConfigs)
         commands.send_to_able_worker(memory, call, command.question)
         return None
 
 
 def _after(before: ConnectorEntry | None, name: str, config: Properties) -> ConnectorEntry:
-    """The entry that would be stored. It has no revision: no existing one can be the new config's."""
+    """The entry that would be stored. It has no revision, because the new config has none yet."""
     if before is None or not before.has_config:
         return ConnectorEntry(name, config=config, incarnation="planned")
     return replace(before, config=config, config_revision=None, foreign=False)
@@ -89,7 +89,7 @@ def _planned(
     made: tuple[Properties, ...] | None,
     failure: Failure | None,
 ) -> Planned:
-    """`made` None = no task configs are made in this target state."""
+    """Compare the units now with the planned ones. `made` None = no task configs are created in this target state."""
     assert call.validation is not None
     known = memory.inventory.connectors.get(call.name)
     units = {unit.id: unit for unit in known.units.values()} if known is not None else {}
@@ -136,7 +136,7 @@ def _committed(entry: ConnectorEntry, made: tuple[Properties, ...]) -> Connector
 def _step(
     entry: ConnectorEntry, unit_id: UnitId, unit: Unit | None, places: Mapping[UnitId, str | None], same_config: bool
 ) -> PlanStep | None:
-    """From where a unit is now to where it would be; None when it is nowhere and stays there."""
+    """The step from a unit's place now to its planned place; None when it has none in both."""
     hold = unit.placement if unit is not None else None
     place = places.get(unit_id)
     task = unit_id.task

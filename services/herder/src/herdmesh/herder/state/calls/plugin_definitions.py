@@ -1,4 +1,4 @@
-"""Plugin definitions: `GetPlugin`, for which any worker that has the plugin is asked for its config definition.
+"""Plugin definitions: `GetPlugin`, answered with the config definition that any worker with the plugin gives.
 
 Owns the handler of that request. Does not own the search by class name or alias over all kinds of plugins
 (`plugin_catalog.py`), nor the definition itself, which only workers have.
@@ -29,7 +29,9 @@ class PluginHandler(RequestHandler):
     request: GetPlugin
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Ask a worker that has it. Raises PluginNotFound with the known ones, NoWorker when none is connected."""
+        """Send the command to a worker with the plugin. Raises PluginNotFound with the known ones, NoWorker when none
+        is connected.
+        """
         class_name = self.request.class_name.strip()
         if not class_name:
             raise RequestInvalid("name the plugin: its class name or an alias", "class_name")
@@ -51,7 +53,7 @@ class PluginHandler(RequestHandler):
         return None
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
-        """Raises NoWorker, with the worker's own words, when it could not describe the plugin."""
+        """The definition. Raises NoWorker, with the worker's message, when the worker could not describe the plugin."""
         member = memory.fleet.members.get(command.worker_id)
         class_name = self.request.class_name
         plugin = plugin_catalog.find(member, class_name.strip()) if member is not None else None
@@ -61,5 +63,5 @@ class PluginHandler(RequestHandler):
         return PluginDescribed(plugin, reply.plugin_fields)
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        """Another worker is asked. Raises as `begin`."""
+        """Send the command to another worker. Raises as `begin`."""
         return self.begin(memory, call)

@@ -1,21 +1,21 @@
 """Requested restarts (KIP-745, docs/reference/connect/herder.md, section 4.4): from the request to a state that every
 leader enforces.
 
-Owns which units a request restarts, its answer, and how a recorded request takes effect. Does not own how a unit is
+Owns which units a request restarts, its answer, and the effect of a recorded request. Does not own how a unit is
 restarted (`restarts.py`).
 
 A restart is not a message to workers but a state to reach: the leader decides which units are meant, and the config
-store keeps with the connector from which generation on they are to run. A unit of a lower generation was started before
-the request, and any leader restarts it (`lifecycle.reconcile`): a leader that dies after its answer loses none, one
-that reads the request twice restarts once, and the store answers a retry under the same request id with the first
-outcome.
+store keeps with the connector the lowest generation under which they may run. A unit of a lower generation was started
+before the request, and any leader restarts it (`lifecycle.reconcile`). So a leader that dies after its answer loses no
+restart, one that reads the request twice restarts once, and the store answers a retry under the same request id with
+the first outcome.
 
 Connect's own record is written beside it where Connect writes one. As in Connect, that record alone also restarts: then
-a Java tool wrote it. For a restart of ours it comes first, and the entry after it finds nothing to do, because whatever
-starts from then on has a higher generation.
+a Java tool wrote it. For a restart by Herdmesh that record comes first, and the entry after it has no further effect,
+because every unit started from then on has a higher generation.
 
-Invariant: requests add up. One that comes while another is still pending takes nothing from it, and a unit that is
-being stopped for the first is started once for both.
+Invariant: requests add up. A second request that arrives while the first is pending takes nothing from it, and a unit
+that is being stopped for the first is started once for both.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class _RestartHandler(StoreWrite):
         """The units that the request restarts. Raises the error to refuse it with."""
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Raises ConnectorNotFound, TaskNotFound, or StatusNotFound for a plan of a connector without a status."""
+        """Plan the restart and write it. Raises ConnectorNotFound, TaskNotFound, or StatusNotFound for a plan of a
+        connector without a status.
+        """
         call.name = given_name(memory.stores, self.request.name)
         self.write_when_free(memory, call)
         return None
@@ -139,7 +141,7 @@ def recorded(memory: HerderMemory, event: RestartRecorded) -> None:
 
 
 def taken_in(memory: HerderMemory, connector: Connector, before: Mapping[int | None, int]) -> None:
-    """The connector's entry changed: unheld units that are to restart wait no longer."""
+    """The connector's entry changed: end the wait of unheld units that are to restart."""
     entry = connector.stored
     if entry is None:
         return

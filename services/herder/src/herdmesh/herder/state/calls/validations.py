@@ -1,7 +1,7 @@
-"""Validations of a config on a worker: requests for nothing else, and the first step of others.
+"""Validations of a config on a worker: whole requests, and the first step of others.
 
-Owns the handler of `ValidateConfig` and asking a worker for a verdict. What a verdict leads to in a create, an update,
-a patch or a plan is the matter of their handlers.
+Owns the handler of `ValidateConfig` and the command that requests a verdict. The handlers of create, update, patch and
+plan own the consequences of a verdict.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from herdmesh.session.worker_commands import ValidateOnWorker
 
 @dataclass(frozen=True)
 class ValidateHandler(RequestHandler):
-    """Validations alone, of which nothing is written."""
+    """Validations without a write."""
 
     request: ValidateConfig
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Raises as `commands.send_to_able_worker`."""
+        """Have a worker validate the config. Raises as `commands.send_to_able_worker`."""
         request_validation(memory, call, self.request.config)
         return None
 
