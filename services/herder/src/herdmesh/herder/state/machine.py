@@ -5,8 +5,8 @@ below do (`handlers` first).
 
 Invariants: the only mutator is `handle`. No clock, no randomness, no I/O: the same events at the same times give the
 same instructions. Each event ends with all work done that can be done now, unless so much changed at once that one step
-would hold up everybody: then `has_more_to_do` is true, and any event, `Continue` at the latest, goes on with it.
-Nothing gets a place before every connector has been looked at.
+would delay heartbeats and callers: then `has_more_to_do` is true, and any event, `Continue` at the latest, continues
+the work. No unit is placed before every marked connector was reconciled.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from herdmesh.herder.state.workers import plugin_catalog
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
 
-#: connectors looked at in one step: what many changes at once leave over is done in the next ones.
+#: connectors reconciled in one step; the next steps do the rest.
 RECONCILE_MAX = 150
-#: a tick that comes this much late means that this process stood still, and heard nobody meanwhile.
+#: a tick that comes this much late means that this process was frozen, and received nothing meanwhile.
 STALL_MS = 1_000
 
 
@@ -52,7 +52,7 @@ class Herder:
         self._was_gathering = False
 
     def handle(self, event: ev.Event, now: int) -> list[Instruction]:
-        """Take in one event. Returns what is to be done, in order."""
+        """Handle one event. Returns the instructions, in order."""
         memory = self._memory
         memory.step.begin(now)
         if self._tick_ms is None:
@@ -69,26 +69,26 @@ class Herder:
         memory.agenda.announce_views()
         return memory.step.take_instructions()
 
-    # --- reading
+    # --- queries
 
     @property
     def has_more_to_do(self) -> bool:
-        """True when there is more to do at once: hand in `Continue` if nothing else comes."""
+        """True when there is more work now: pass in `Continue` if no other event comes."""
         memory = self._memory
         return memory.leadership.role is HerderRole.LEADING and not memory.agenda.is_empty
 
     @property
     def refusal(self) -> HerdmeshError | None:
-        """Why this herder answers nobody now; None when it leads."""
+        """The error with which this herder refuses requests now; None when it leads."""
         return leadership_queries.refusal(self._memory.step, self._memory.leadership)
 
     @property
     def config_revision(self) -> Revision | None:
-        """Where the config watch stands."""
+        """The position of the config watch."""
         return self._memory.stores.config_revision
 
     def connector(self, name: str) -> views.ConnectorView | None:
-        """One connector; None when there is none."""
+        """One connector; None when it does not exist."""
         return views.connector_view(self._memory, name)
 
     def name_of(self, given: str) -> str:
@@ -96,12 +96,12 @@ class Herder:
         return given_name(self._memory.stores, given)
 
     def has_connector(self, name: str) -> bool:
-        """True when there is a connector of that name."""
+        """True when a connector of that name exists."""
         entry = self._memory.stores.entries.get(name)
         return entry is not None and entry.has_config
 
     def connector_names(self) -> list[str]:
-        """All connectors, sorted."""
+        """The names of all connectors, sorted."""
         return views.names(self._memory.stores)
 
     def worker(self, worker_id: str) -> views.WorkerView | None:
@@ -113,7 +113,7 @@ class Herder:
         return views.worker_views(self._memory)
 
     def cluster(self) -> views.ClusterView:
-        """Who leads; works on followers too."""
+        """The leader and its counters; works on followers too."""
         return views.cluster_view(self._memory)
 
     def plugins(self) -> list[Plugin]:
@@ -121,7 +121,7 @@ class Herder:
         return plugin_catalog.plugins(self._memory.fleet)
 
     def refused_plugins(self) -> list[tuple[RefusedPlugin, list[str]]]:
-        """What connected workers found and cannot use, each with the workers that say so."""
+        """Plugins that connected workers found and cannot use, each with the workers that reported it."""
         return plugin_catalog.refused_plugins(self._memory.fleet)
 
     # --- events
@@ -140,9 +140,9 @@ class Herder:
             case ev.LeadershipLost():
                 leadership_changes.step_down(memory, event.reason)
             case ev.LeaseExtended() | ev.LeaseShortened():
-                pass  # taken in before the check of the lease
+                pass  # applied before the check of the lease
             case ev.Continue():
-                pass  # every event settles
+                pass  # `_reconcile` follows every event
             case (
                 ev.ConfigSnapshot()
                 | ev.ConfigChanged()
@@ -219,8 +219,9 @@ class Herder:
         balance.tick(memory)
 
     def _reconcile(self) -> None:
-        """Look at the connectors that something happened to, at most `RECONCILE_MAX`, and when none is left, place. A
-        reign may end in between."""
+        """Reconcile marked connectors, at most `RECONCILE_MAX`, and when none is left, place units. The leadership may
+        end in between.
+        """
         memory = self._memory
         adopting = memory.leadership.role is HerderRole.LEADING and leadership_queries.adopting(memory)
         if self._was_adopting and not adopting and memory.leadership.role is HerderRole.LEADING:
@@ -244,12 +245,12 @@ class Herder:
             if memory.agenda.has_dirty or memory.leadership.role is not HerderRole.LEADING:
                 continue
             if memory.agenda.has_deferred:
-                break  # nothing gets a place before everything was looked at
+                break  # no unit is placed before every marked connector was reconciled
             if memory.agenda.take_place_all():
                 placement.place(memory)
             elif names := memory.agenda.take_place_names():
                 placement.place_some(memory, names)
             if memory.agenda.has_places_to_find:
-                break  # it has done what one step may
+                break  # the step has reached its limit
         if memory.leadership.role is HerderRole.LEADING:
             worker_sessions.release_leavers(memory)

@@ -1,12 +1,12 @@
-"""Restart notes: a unit's restart account as conditions of its status, and back.
+"""Restart notes: a unit's restart history as conditions of its status, and back.
 
-Owns their text, which is for humans too:
-- RESTARTS: "3 restarts under config 1a2b3c4d: 2026-11-21T16:50:00.123Z ..." is the account, on every status from the
+Owns their text, which operators read too:
+- RESTARTS: "3 restarts under config 1a2b3c4d: 2026-11-21T16:50:00.123Z ..." is the history, on every status from the
   first restart on until another config, an operator's restart or a window without one.
 - RESTARTING: "4 of 10, next at 2026-11-21T17:00:05Z" while it waits, "4 of 10" while it is under way.
 
-Invariant: what `conditions` writes, `note` reads as the same account; times of RESTARTS to the millisecond, the next
-one rounded up to the second. A text in another form is kept as it is.
+Invariant: `note` reads the same history from the conditions that `conditions` writes; times of RESTARTS to the
+millisecond, the next one rounded up to the second. A text in another form is kept as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from herdmesh.session.model import Condition, RunState
 RESTARTING = "RESTARTING"
 RESTARTS = "RESTARTS"
 
-#: a message has at most 1,000 characters; of more restarts the earliest count as made when the first one listed was.
+#: a message has at most 1,000 characters; with more restarts the earliest count as begun when the first listed one was.
 _TIMES_MAX = 35
 _ACCOUNT = re.compile(r"(\d{1,6}) restarts? under config ([0-9a-f]{8})(?::((?: \S+)+))?")
 _NEXT = re.compile(r"(\d{1,6}) of (\d{1,6})(?:, next at (\S+))?")
@@ -33,7 +33,7 @@ _MS = timedelta(milliseconds=1)
 
 
 def conditions(note: RestartNote | None, state: RunState) -> tuple[Condition, ...]:
-    """What a status in `state` says of the account."""
+    """The conditions of a status in `state` for the history."""
     if note is None:
         return ()
     count = len(note.attempts_ms)
@@ -47,7 +47,7 @@ def conditions(note: RestartNote | None, state: RunState) -> tuple[Condition, ..
 
 
 def note(messages: Sequence[common.Condition]) -> tuple[RestartNote | None, tuple[Condition, ...]]:
-    """The account that a status carries, and its other conditions."""
+    """The history in a status, and its other conditions."""
     account: re.Match[str] | None = None
     comes: tuple[re.Match[str], int | None, int | None] | None = None
     others: list[Condition] = []
@@ -101,7 +101,7 @@ def _text(at_ms: int) -> str:
 
 
 def _ms(text: str | None) -> int | None:
-    """By the herder's clock; None for what is no time."""
+    """The moment by the herder's clock; None for a text that is not a time."""
     try:
         moment = datetime.fromisoformat(text) if text is not None else None
     except ValueError:

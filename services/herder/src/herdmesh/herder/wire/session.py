@@ -1,7 +1,7 @@
 """Messages of a worker session, both ways: a worker's as events, the herder's instructions as responses.
 
-Owns what only the herder knows of `WorkerSessionService.Session`; `herdmesh.session.wire` has the words of both sides.
-Invariant: every message of a worker becomes exactly one event, or none where only a newer release knows its meaning.
+Owns the herder's part of `WorkerSessionService.Session`; `herdmesh.session.wire` has the part that both sides share.
+Invariant: every message of a worker becomes exactly one event, or none if only a newer release knows its meaning.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _report(session: int, message: pb.UnitReport) -> ev.UnitReported | None:
 
 
 def progress(message: task_pb2.TaskProgress) -> TaskProgress:
-    """Lag is not known of a task that failed before it knew what it owns."""
+    """The progress of a task. Its lag is unknown if the task failed before it knew its partitions."""
     knows_nothing = message.activity == task_pb2.TASK_ACTIVITY_FAILED and not message.partitions
     lag = NOT_KNOWN if knows_nothing else lag_of(message.partitions)
     return TaskProgress(
@@ -91,7 +91,7 @@ def _rate_use(message: task_pb2.RateUse) -> RateUse:
 
 
 def validation(message: worker_service_pb2.ConfigValidation) -> Validation:
-    """Every error of every field is a violation of that field, with its fix."""
+    """The verdict: every error of every field is a violation of that field, with its fix."""
     violations = tuple(
         FieldViolation(field.name, f"{error} ({fix})" if fix else error)
         for field in message.fields
@@ -101,7 +101,7 @@ def validation(message: worker_service_pb2.ConfigValidation) -> Validation:
 
 
 def response(sent: ins.Send) -> pb.SessionResponse:
-    """What the herder says, under its epoch."""
+    """The message of an instruction, under the herder's epoch."""
     message = sent.message
     if isinstance(message, StartUnit):
         message = replace(message, conditions=restart_notes.conditions(sent.note, RunState.RUNNING))

@@ -82,7 +82,9 @@ def status(message: status_pb2.Status) -> StatusEntry:
 
 
 def put_status(wanted: ins.PutStatus, request_id: str) -> status_write_pb.PutStatusesRequest:
-    """Each change over exactly the record it was made for, under the name of the worker that wrote that one."""
+    """Each change over exactly the record for which it was decided, under the name of the worker that wrote that
+    record.
+    """
     return status_write_pb.PutStatusesRequest(
         request_id=request_id, puts=[_status_put(change) for change in wanted.changes]
     )
@@ -164,7 +166,7 @@ def record_offsets(wanted: ins.RecordOffsets, request_id: str, leader_id: str) -
         message=wanted.told.message,
     )
     options = _options(wanted.options, request_id)
-    if not wanted.ended:  # who led when a change was made may tell of its end afterwards too
+    if not wanted.ended:  # a former leader may still record the end of a change that it began
         options.leader.CopyFrom(leader_token(wanted.epoch, leader_id))
     return write_pb.RecordOffsetsRequest(
         options=options,
@@ -176,7 +178,7 @@ def record_offsets(wanted: ins.RecordOffsets, request_id: str, leader_id: str) -
 
 
 def offsets_recorded(response: write_pb.RecordOffsetsResponse) -> OffsetsRecorded:
-    """How far the change is, by the store's account."""
+    """Progress of the change by the store's records."""
     told = OffsetsAnswer(
         tuple(
             OffsetEntry(one.partition_json, one.offset_json if one.HasField("offset_json") else None)
@@ -188,7 +190,7 @@ def offsets_recorded(response: write_pb.RecordOffsetsResponse) -> OffsetsRecorde
 
 
 def _digest(change: ChangeOffsets) -> str:
-    """What tells one change from another of the same connector."""
+    """Digest that distinguishes changes of offsets of one connector."""
     offsets = [(one.partition_json, one.offset_json) for one in change.offsets]
     asked = json.dumps([offsets, change.reset, change.rewind_to_ms, change.allow_forward])
     return hashlib.sha256(asked.encode("ascii")).hexdigest()
@@ -217,7 +219,7 @@ def request_restart(wanted: ins.RequestRestart, request_id: str, leader_id: str)
 
 
 def restarted(response: write_pb.RequestRestartResponse) -> tuple[RestartItem, ...]:
-    """What the first caller of a restart was told."""
+    """The answer that the first caller of a restart got."""
     return tuple(
         RestartItem(
             item.task if item.HasField("task") else None, values.run_state(item.state), item.restarted, item.worker_id
@@ -255,7 +257,7 @@ def put_session_key(
 
 
 def session_key(message: config_pb2.SessionKey, now_ms: int) -> SessionKey:
-    """What the state may know of a key; `now_ms` is the wall clock."""
+    """Age and kind of a key, for the state; `now_ms` is the wall clock."""
     return SessionKey(message.algorithm, len(message.key), now_ms - message.create_time.ToMilliseconds())
 
 

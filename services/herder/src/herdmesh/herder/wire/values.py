@@ -1,8 +1,8 @@
 """Values that several messages of the herder share: wall-clock times, states, plugins.
 
-Owns the herder's clock as wall-clock time; `herdmesh.session.wire` has what it shares with its workers. Invariant: an
-enum value that only a newer release knows reads as the most careful known one, and one that a caller asks for is
-refused by name (`herdmesh.rpc.enums`).
+Owns the herder's clock as wall-clock time; `herdmesh.session.wire` has the values shared with workers. Invariant: an
+enum value that only a newer release knows reads as the most careful known one, and such a value in a caller's request
+is refused by name (`herdmesh.rpc.enums`).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ PLUGIN_KINDS = WireEnum(common.PluginKind, PluginKind)
 
 
 def monotonic_ms() -> int:
-    """The herder's clock: what the state's `now` is."""
+    """The herder's clock, which gives the state its `now`."""
     return time.monotonic_ns() // 1_000_000
 
 
 def wall_clock_ms() -> int:
-    """Epoch milliseconds: what the ages of others' records are told by."""
+    """Epoch milliseconds, for the ages of records that others wrote."""
     return time.time_ns() // 1_000_000
 
 
-# Taken once, so that one moment is always told as the same time.
+# Read once, so that one moment always has the same wall-clock time.
 _WALL_AHEAD_MS = wall_clock_ms() - monotonic_ms()
 
 
@@ -67,14 +67,16 @@ def run_state(value: common.RunState.ValueType) -> RunState:
 
 
 def target_state(value: common.TargetState.ValueType) -> TargetState | None:
-    """None when unspecified. A state that only a newer release knows reads as PAUSED: no records move until somebody
-    asks for it. Connect does the same with STOPPED for older workers (KIP-875)."""
+    """None when unspecified. A state that only a newer release knows reads as PAUSED: no records move until a caller
+    requests it. Connect does the same with STOPPED for older workers (KIP-875).
+    """
     return TARGET_STATES.enum_from(value, TargetState.PAUSED) if value else None
 
 
 def target_asked(value: common.TargetState.ValueType, field: str) -> TargetState | None:
-    """A target state that a caller asks for, None when unspecified. Raises RequestInvalid for one that only a newer
-    release knows: any other state would not be what the caller asked for."""
+    """A target state in a caller's request, None when unspecified. Raises RequestInvalid for one that only a newer
+    release knows: any other state would not be the requested one.
+    """
     wanted = TARGET_STATES.enum_from(value, None)
     if value and wanted is None:
         raise RequestInvalid(f"this release knows no target state {value}; use STARTED, PAUSED or STOPPED", field)
@@ -82,12 +84,12 @@ def target_asked(value: common.TargetState.ValueType, field: str) -> TargetState
 
 
 def condition(value: Condition) -> common.Condition:
-    """A condition whose time is the herder's clock's."""
+    """A condition whose time is by the herder's clock."""
     return condition_to(value, wall_ms)
 
 
 def plugin(message: common.Plugin) -> Plugin | None:
-    """None for a kind that this release does not know."""
+    """A plugin; None for a kind that this release does not know."""
     kind = PLUGIN_KINDS.enum_from(message.kind, None)
     if kind is None:
         return None
@@ -95,12 +97,12 @@ def plugin(message: common.Plugin) -> Plugin | None:
 
 
 def refused_plugin(message: common.RefusedPlugin) -> RefusedPlugin:
-    """Of one worker."""
+    """A refused plugin of one worker."""
     return RefusedPlugin(message.folder, message.plugin, message.why, message.fix)
 
 
 def refused_plugin_to_proto(value: RefusedPlugin, worker_ids: Sequence[str]) -> common.RefusedPlugin:
-    """Of the workers that said so."""
+    """A refused plugin with the workers that reported it."""
     return common.RefusedPlugin(
         folder=value.folder, plugin=value.plugin, why=value.why, fix=value.fix, worker_ids=worker_ids
     )

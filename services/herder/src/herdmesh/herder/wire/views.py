@@ -36,7 +36,7 @@ _PLAN_ACTIONS = WireEnum(config_pb.PlanAction, PlanAction)
 
 
 def connector_status(view: ConnectorView) -> pb.Connector:
-    """What a list of a thousand shows (CONNECTOR_VIEW_STATUS): no configs, no traces, no progress."""
+    """The short form for long lists (CONNECTOR_VIEW_STATUS): no configs, no traces, no progress."""
     message = pb.Connector(
         name=view.name,
         type=values.CONNECTOR_TYPES.to_wire(view.type),
@@ -79,7 +79,7 @@ def _fill_lag(message: pb.Connector, lag: Lag) -> None:
 
 
 def gone_connector(name: str) -> pb.Connector:
-    """How the answer to a change tells that the connector is no longer there."""
+    """The answer to a change of a connector that was deleted since."""
     return pb.Connector(
         name=name, status=pb.UnitStatus(state=session_wire.RUN_STATES.to_wire(RunState.DESTROYED)), lag_records=-1
     )
@@ -101,7 +101,7 @@ def worker(view: WorkerView) -> pb.Worker:
 
 
 def gone_worker(worker_id: str) -> pb.Worker:
-    """How a watch tells that a worker is no longer there."""
+    """A watch's message that a worker is gone."""
     return pb.Worker(worker_id=worker_id, state=pb.WORKER_STATE_LOST)
 
 
@@ -166,7 +166,7 @@ def _status(view: UnitView) -> pb.UnitStatus:
 
 
 def _fill_status(message: pb.UnitStatus, view: UnitView) -> None:
-    """A status without traces, in place: there are thousands."""
+    """Fill in a status without traces, in place: there are thousands."""
     if view.failure is not None or view.conditions or view.auto_restart is not None:
         message.CopyFrom(_status(view))
         message.failure.trace = ""
@@ -188,7 +188,7 @@ def _fill_status(message: pb.UnitStatus, view: UnitView) -> None:
 
 
 def _explanation(view: UnitView) -> str:
-    """What the state explains, with the time that it cannot write."""
+    """The state's explanation, with the time that the state cannot write."""
     next_ms = view.auto_restart.next_ms if view.auto_restart is not None else None
     if next_ms is None or not view.explanation.endswith("follows"):
         return view.explanation

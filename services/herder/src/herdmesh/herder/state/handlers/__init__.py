@@ -1,4 +1,4 @@
-"""Handlers: what each source of events changes, one module for each.
+"""Handlers: the changes that each source of events makes, one module for each.
 
 Owns the reactions to the config watch (`config_events`), the status watch (`status_events`), results of writes
 (`write_results`), workers' sessions (`worker_sessions`) and changes of leadership (`leadership_changes`). Does not own

@@ -1,10 +1,10 @@
-"""Config watch events: connectors' entries, epochs, restarts, session keys and logger levels that the config store has.
+"""Config watch events: connectors' entries, epochs, restarts, session keys and logger levels of the config store.
 
-Owns how each changes what this herder has stored of the config topic, and what is looked at again because of it: the
+Owns how each event changes this herder's copy of the config topic, and what is checked again because of it: the
 connector itself, calls and commits that wait to read their write back, and whether this herder leads.
 
 Invariant: an entry is accepted as a foreign writer's only after it stayed foreign for `FOREIGN_SETTLE_MS`; until then
-the entry before it is in force.
+the previous entry is in force.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.workers import plugin_eligibility
 from herdmesh.session.model import TargetState
 
-#: One change of ours is several records, the manifest last; in between the watch shows the connector as foreign. An
-#: entry is believed to be a foreign writer's only after it stayed so for this time: a transaction is read in far less.
+#: One change by Herdmesh is several records, the manifest last; in between, the watch shows the connector as foreign.
+#: An entry is taken for a foreign writer's only after it stayed foreign for this time: reading a transaction takes far
+#: less.
 FOREIGN_SETTLE_MS = 1_000
 
 
@@ -42,7 +43,7 @@ ConfigEvent = (
 
 
 def handle(memory: HerderMemory, event: ConfigEvent) -> None:
-    """Apply what the config watch brought, then do what waited for it."""
+    """Apply an event of the config watch, then continue everything that waited for it."""
     match event:
         case ev.ConfigSnapshot():
             memory.stores.set_epoch(event.epoch)
@@ -92,7 +93,9 @@ def unpark(memory: HerderMemory) -> None:
 def _store(memory: HerderMemory, name: str, entry: ConnectorEntry | None) -> None:
     memory.stores.set_entry(name, entry)
     if entry is None or entry.wanted_state is TargetState.STOPPED:
-        memory.inventory.forget_accounts(name)  # what is made anew, or resumed, begins anew
+        memory.inventory.forget_accounts(
+            name
+        )  # a connector that is created again, or resumed, has a new restart history
     if memory.leadership.role is HerderRole.LEADING:
         connector = memory.inventory.connector(name)
         before, connector.entry = connector.entry, entry
@@ -102,7 +105,7 @@ def _store(memory: HerderMemory, name: str, entry: ConnectorEntry | None) -> Non
             and entry is not None
             and plugin_eligibility.needs(before) != plugin_eligibility.needs(entry)
         ):
-            memory.agenda.place_all()  # other workers may take its units now
+            memory.agenda.place_all()  # other workers may be able to run its units now
         memory.agenda.touch(name)
 
 

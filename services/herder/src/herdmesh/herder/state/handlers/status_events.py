@@ -1,8 +1,8 @@
-"""Status watch events: units' statuses and workers' leases that the status store has.
+"""Status watch events: units' statuses and workers' leases of the status store.
 
-Owns how each changes what this herder has stored of them, and which connectors and units are looked at again.
+Owns how each event changes this herder's copy of them, and which connectors and units are reconciled again.
 
-Invariant: only a leader looks at connectors; a follower stores what it reads, for the day that it leads.
+Invariant: only a leader reconciles connectors; a follower only stores the events, for the time when it leads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ StatusEvent = ev.StatusSnapshot | ev.StatusPut | ev.StatusDeleted | ev.LeasesCha
 
 
 def handle(memory: HerderMemory, event: StatusEvent) -> None:
-    """Apply what the status watch brought; on a leader, look again at the connectors it concerns."""
+    """Apply an event of the status watch; on a leader, mark the connectors that it concerns for reconciliation."""
     match event:
         case ev.StatusSnapshot():
             names = memory.stores.replace_statuses(event.statuses)

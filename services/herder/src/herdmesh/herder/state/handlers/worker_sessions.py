@@ -2,9 +2,9 @@
 
 Owns adoption (hello), reports, silence and broken streams. Does not own placement.
 
-Invariants: a worker keeps after hello exactly what `Welcome.adopted` names; messages of a replaced session are ignored;
-only a broken stream that stays broken for the grace, silence for the session timeout, or another incarnation of the
-same worker id frees units, and only that worker's.
+Invariants: a worker keeps after hello exactly the units that `Welcome.adopted` names; messages of a replaced session
+are ignored; only a stream that stays broken for the grace, silence for the session timeout, or another incarnation of
+the same worker id frees units, and only that worker's.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TOLD = {
 
 
 def hello(memory: HerderMemory, event: WorkerHello) -> None:
-    """Open a session: adopt what matches, stop the rest, free what the worker no longer has."""
+    """Open a session: adopt the units that match, stop the others, free those that the worker no longer holds."""
     refused = leadership_queries.refusal(memory.step, memory.leadership)
     if refused is None and event.epoch_max > memory.leadership.epoch:
         refused = NoLeader("the worker has seen a newer leader than this herder; dial again")
@@ -105,7 +105,7 @@ def hello(memory: HerderMemory, event: WorkerHello) -> None:
 
 
 def _assemble(step: Step, fleet: Fleet) -> None:
-    """Where nothing runs yet, the first worker waits for others to share with."""
+    """While nothing runs anywhere, have the first worker wait for others, so that units are spread over all of them."""
     wait_ms = step.rules.initial_delay_ms
     if fleet.assembling.is_open:
         fleet.assembling.lengthen(wait_ms)
@@ -114,7 +114,7 @@ def _assemble(step: Step, fleet: Fleet) -> None:
 
 
 def _replace(memory: HerderMemory, before: Member, event: WorkerHello) -> None:
-    """The same worker id dials in again: end the older stream; another incarnation means the older process is gone."""
+    """The worker id dialled in again: end the older stream; another incarnation means the older process is gone."""
     if before.session is not None and before.session != event.session:
         replaced = Superseded(f"worker {before.worker_id} opened another session")
         memory.step.emit(CloseSession(before.session, replaced))
@@ -126,7 +126,7 @@ def _replace(memory: HerderMemory, before: Member, event: WorkerHello) -> None:
 
 
 def _reconcile_known(step: Step, inventory: Inventory, member: Member, claims: dict[UnitId, HeldUnit]) -> set[UnitId]:
-    """Drop the holds that this worker does not claim; returns the units that it was known to hold."""
+    """Drop the placements that this worker does not claim; returns the units that it was known to hold."""
     known: set[UnitId] = set()
     for unit_id in sorted(member.load, key=lambda item: item.order):
         connector = inventory.connector(unit_id.connector)
@@ -145,7 +145,9 @@ def _reconcile_known(step: Step, inventory: Inventory, member: Member, claims: d
 
 
 def _adopt(memory: HerderMemory, member: Member, holding: HeldUnit, counted: bool) -> bool:
-    """True when the worker may keep the claimed unit; otherwise it is a stray until the worker reports its stop."""
+    """True when the worker may keep the claimed unit; otherwise the claim is a superseded placement until the worker
+    reports its stop.
+    """
     connector = memory.inventory.connector(holding.unit.connector)
     unit = connector.unit(holding.unit.task)
     memory.agenda.touch_unit(unit.id)
@@ -178,7 +180,7 @@ def _adopt(memory: HerderMemory, member: Member, holding: HeldUnit, counted: boo
 
 
 def _refresh(step: Step, fleet: Fleet, connector: Connector, unit: Unit, holding: HeldUnit) -> None:
-    """Take over the state in a hello. A RUNNING connector is asked for task configs only when the set needs it."""
+    """Store the state in a hello. Request task configs from a RUNNING connector only when its set needs it."""
     hold = unit.placement
     entry = connector.stored
     assert hold is not None
@@ -187,8 +189,8 @@ def _refresh(step: Step, fleet: Fleet, connector: Connector, unit: Unit, holding
     was_known = hold.state is state
     handover.state_reported(step, fleet, connector, unit, state)
     hold.failure = holding.failure
-    # Its last target follows from the state; a FAILED or starting unit is sent its target again: it may have been
-    # changed while nobody led.
+    # The state implies the last target. A FAILED or starting unit is sent its target again: it may have changed while
+    # nobody led.
     hold.target = _TOLD.get(holding.state)
     if unit.id.task is None and state is RunState.RUNNING:
         asked = connector.generate is not Generate.NO and was_known
@@ -196,7 +198,7 @@ def _refresh(step: Step, fleet: Fleet, connector: Connector, unit: Unit, holding
 
 
 def heartbeat(step: Step, fleet: Fleet, inventory: Inventory, event: WorkerHeartbeat) -> None:
-    """The worker lives; note how far its tasks have come."""
+    """The worker lives; store the progress and the waits of its units."""
     member = fleet.member_of(event.session)
     if member is None:
         return
@@ -222,7 +224,7 @@ def heartbeat(step: Step, fleet: Fleet, inventory: Inventory, event: WorkerHeart
 
 
 def reported(step: Step, fleet: Fleet, inventory: Inventory, event: UnitReported) -> None:
-    """A unit changed state, or a stop is acknowledged."""
+    """A unit changed state, or the worker acknowledges a stop."""
     member = fleet.member_of(event.session)
     if member is None:
         return
@@ -244,14 +246,14 @@ def reported(step: Step, fleet: Fleet, inventory: Inventory, event: UnitReported
         return  # it is being stopped; only the acknowledgement counts
     hold.failure = event.failure
     handover.state_reported(step, fleet, connector, unit, event.state)
-    # The state that it reached is the last target that it knows, as far as we can tell: it may have begun to pause
-    # before it dialled in as RUNNING. Any other target is sent again.
+    # The reported state is taken for the last target that the worker knows: it may have begun to pause before it
+    # dialled in as RUNNING. Any other target is sent again.
     hold.target = _TOLD.get(event.state, hold.target)
     inventory.agenda.touch_unit(unit.id)
 
 
 def task_configs(step: Step, fleet: Fleet, inventory: Inventory, event: TaskConfigsMade) -> None:
-    """A connector made task configs; those of an older instance are ignored."""
+    """A connector returned task configs; those of an older instance are ignored."""
     member = fleet.member_of(event.session)
     if member is None:
         return
@@ -265,7 +267,7 @@ def task_configs(step: Step, fleet: Fleet, inventory: Inventory, event: TaskConf
 
 
 def replied(memory: HerderMemory, event: CommandReplied) -> None:
-    """A worker carried out a command."""
+    """A worker replied to a command."""
     member = memory.fleet.member_of(event.session)
     if member is not None:
         member.last_message_ms = memory.step.now
@@ -279,7 +281,7 @@ def replied(memory: HerderMemory, event: CommandReplied) -> None:
 
 
 def leaving(step: Step, agenda: Agenda, fleet: Fleet, event: WorkerLeft) -> None:
-    """The worker stops cleanly: everything goes elsewhere, then `Released`."""
+    """The worker stops cleanly: move all its units to other workers, then send `Released`."""
     member = fleet.member_of(event.session)
     if member is None:
         return
@@ -291,7 +293,7 @@ def leaving(step: Step, agenda: Agenda, fleet: Fleet, event: WorkerLeft) -> None
 
 
 def broken(memory: HerderMemory, event: StreamBroken) -> None:
-    """The stream ended. The worker has the grace to dial in again before its units go elsewhere."""
+    """The stream ended. The worker may dial in again during the grace before its units move."""
     member = memory.fleet.member_of(event.session)
     if member is None:
         return
@@ -307,8 +309,9 @@ def broken(memory: HerderMemory, event: StreamBroken) -> None:
 
 
 def tick(memory: HerderMemory, stalled_ms: int) -> None:
-    """Find lost workers, close windows that are over, and send heartbeats. Time in which this process stood still, and
-    so could not listen, is not held against workers."""
+    """Find lost workers, close windows that are over, and send heartbeats. `stalled_ms`, during which this process was
+    frozen and could not receive, is not counted as silence of the workers.
+    """
     rules = memory.step.rules
     for member in list(memory.fleet.members.values()):
         member.last_message_ms = min(memory.step.now, member.last_message_ms + stalled_ms)
@@ -328,7 +331,7 @@ def tick(memory: HerderMemory, stalled_ms: int) -> None:
 
 
 def release_leavers(memory: HerderMemory) -> None:
-    """Let go of leaving workers that hold nothing more."""
+    """Release leaving workers that hold no unit any more."""
     for member in list(memory.fleet.members.values()):
         if member.leaving and not member.load and member.session is not None:
             memory.fleet.send(member.session, Released())
@@ -356,7 +359,7 @@ def _forget(agenda: Agenda, fleet: Fleet, member: Member, *, held_nothing: bool)
 
 
 def _end_session(memory: HerderMemory, member: Member) -> None:
-    """Nothing goes over the worker's session any more; its open commands go to other workers."""
+    """Close the worker's session; its open commands go to other workers."""
     session = memory.fleet.end_session(member)
     if session is None:
         return

@@ -1,8 +1,8 @@
-"""Write results: the outcome of each write that this herder asked a store for.
+"""Write results: the outcome of each write that this herder requested from a store.
 
-Owns finding what began the write: a call, a connector's task set, its statuses, or the session key.
+Owns finding the origin of the write: a call, a connector's task set, its statuses, or the session key.
 
-Invariant: the result of a write of an earlier reign changes nothing, unless a call waits for it.
+Invariant: the result of a write of an earlier leadership changes nothing, unless a call waits for it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from herdmesh.herder.state.units import leader_statuses, lifecycle, task_sets
 
 
 def handle(memory: HerderMemory, event: ev.WriteDone | ev.WriteFailed) -> None:
-    """Give the result of a write to what began it."""
+    """Pass the result of a write to its origin."""
     op = memory.call_table.take_op(event.op)
     if op is None:
-        return  # of an earlier reign
+        return  # of an earlier leadership
     if op.kind is OpKind.CALL:
         if isinstance(event, ev.WriteDone):
             calls.on_write_completed(memory, op.call, event)

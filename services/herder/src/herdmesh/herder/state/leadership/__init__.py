@@ -1,8 +1,8 @@
-"""Leadership: what can be said of the current reign, its generations, and the session key that a leader keeps valid.
+"""Leadership: queries about the current leadership, its generations, and the session key that a leader keeps valid.
 
-Owns the questions whether this herder serves and whom it still waits for (`leadership_queries`), the blocks of
-generations (`generations`) and the key of Connect's internal requests (`session_keys`). Does not own how a reign begins
-and ends: that changes everything else too, so it is `handlers.leadership_changes`.
+Owns the queries whether this herder serves and for which workers it still waits (`leadership_queries`), the blocks of
+generations (`generations`) and the key of Connect's internal requests (`session_keys`). Does not own the beginning and
+the end of a leadership: they change everything else too, so they are in `handlers.leadership_changes`.
 """
 
 from herdmesh.herder.state.leadership import generations, leadership_queries, session_keys

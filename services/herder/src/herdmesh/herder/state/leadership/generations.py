@@ -3,8 +3,8 @@
 Owns when the next block is requested, and whether a unit may be started now. Does not own the epoch: a leader that gets
 no block gives its epoch up (`leadership_changes.give_up_used_up`).
 
-The config store reserves a block with the epoch and more on request. The next one is requested while there are some
-left, so that no unit waits for it; where starts are faster than the store, units wait for it a moment.
+The config store reserves a block with the epoch and more on request. The leader requests the next one before the block
+runs out, so that no unit waits for it; if starts are faster than the store, units wait for it a moment.
 
 Invariant: the generations of one epoch are given out once, in order.
 """
@@ -16,9 +16,9 @@ from herdmesh.herder.state.memory import (
     Leadership,
 )
 
-#: With no more generations than this left, the next block is requested: half a block, as one step may start 400.
+#: The next block is requested when no more generations than this are left: half a block, as one step may start 400.
 RESERVE_AT = 500
-#: How long units wait for a block before the epoch is given up: no store that cannot write them is waited for longer.
+#: Time that units wait for a block before the epoch is given up: a store that cannot write is waited for no longer.
 RESERVE_MS = 2_000
 
 
@@ -32,7 +32,7 @@ def generations_left(leadership: Leadership) -> bool:
 
 
 def reserve_ahead(leadership: Leadership) -> None:
-    """Ask for the next block when little is left of this one."""
+    """Request the next block when little is left of this one."""
     if leadership.generations_left <= RESERVE_AT:
         leadership.reserve_above_limit()
 

@@ -1,6 +1,6 @@
 """Leadership queries: whether this herder serves, and for which workers it still waits.
 
-Owns these questions, and reads only. Does not own the beginning and the end of a reign (`leadership_changes.py`).
+Owns these queries, and reads only. Does not own the beginning and the end of a leadership (`leadership_changes.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from herdmesh.session.model import UnitId
 
 
 def refusal(step: Step, leadership: Leadership) -> HerdmeshError | None:
-    """Why this herder does not serve now; None when it leads."""
+    """The error with which this herder refuses requests now; None when it leads."""
     if leadership.role is HerderRole.LEADING:
         return None
     if leadership.role is HerderRole.CATCHING_UP:
@@ -29,7 +29,7 @@ def refusal(step: Step, leadership: Leadership) -> HerdmeshError | None:
 
 
 def adopting(memory: HerderMemory) -> bool:
-    """True while workers of the leader before us may still dial in with what they run."""
+    """True while workers of the previous leader may still dial in with the units they run."""
     if not memory.stores.status_store_read:
         return True
     if memory.step.now >= memory.leadership.adopting_until_ms:
@@ -38,19 +38,22 @@ def adopting(memory: HerderMemory) -> bool:
 
 
 def gathering(memory: HerderMemory) -> bool:
-    """True while workers that live are about to dial in to a new leader: what the first one was given would move to the
-    others a moment later. They have as long as one whose stream broke, from when they miss a leader that froze."""
+    """True while live workers are about to dial in to a new leader: units given to the first one would move to the
+    others a moment later. The time is the grace of a broken stream, counted from when workers notice a frozen leader.
+    """
     return memory.step.now < memory.leadership.gathering_until_ms and adopting(memory)
 
 
 def assembling(fleet: Fleet) -> bool:
-    """True while nothing runs anywhere and more workers may join behind the first."""
+    """True while nothing runs anywhere and more workers may join after the first."""
     return fleet.assembling.is_open
 
 
 def kept_for(memory: HerderMemory, unit: UnitId) -> bool:
-    """True when a worker with a live lease last reported that it has the unit, and may yet dial in with it. A lease
-    table that calls somebody dead who talks to us was not written for a while: it says nothing of the others either."""
+    """True when a worker with a live lease last reported that it has the unit, and may yet dial in with it. If the
+    lease table calls a connected worker dead, the table was not written for a while, so that its dead leases prove
+    nothing.
+    """
     if memory.step.now >= memory.leadership.adopting_until_ms:
         return False
     status = memory.stores.status_of(unit)

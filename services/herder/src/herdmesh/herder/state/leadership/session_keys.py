@@ -1,13 +1,13 @@
 """Session keys: rotation of the key that signs the internal requests of a Connect cluster
 (docs/reference/connect/herder.md, section 6.3).
 
-Owns when a key is due: none is known, its time is over, or it is not of the wanted algorithm and size. Does not own any
-key: its bytes are random, so an effect makes them, and nothing here needs to read them.
+Owns when a key is due: none is known, it has expired, or it has another algorithm or size than configured. Does not own
+any key: its bytes are random, so an effect creates them, and nothing here needs to read them.
 
 Departs from Connect in one thing: with a time to live of 0 a key never expires. A Java leader replaces at once a key
 that was there before it; this one keeps it.
 
-Invariant: at most one rotation is under way, under the leader's epoch, and the next is judged by what the watch has
+Invariant: at most one rotation is under way, under the leader's epoch, and the next is decided by what the watch has
 brought since.
 """
 
@@ -24,7 +24,7 @@ from herdmesh.herder.state.model import SessionKey
 from herdmesh.herder.state.model.instructions import RotateSessionKey
 from herdmesh.topicstore.contract import Revision
 
-#: Pause after a rotation that failed.
+#: Pause after a failed rotation.
 RETRY_MS = 1_000
 
 
@@ -35,7 +35,7 @@ def read(step: Step, session_key: SessionKeyState, key: SessionKey | None) -> No
 
 
 def rotate_if_due(memory: HerderMemory) -> None:
-    """Called on a leader's tick."""
+    """Rotate the key if it is due. Call it on a leader's tick."""
     waits = memory.step.now < memory.session_key.retry_ms or not memory.stores.applied(memory.session_key.written)
     if (
         waits
@@ -56,7 +56,9 @@ def on_write_completed(session_key: SessionKeyState, revision: Revision | None) 
 
 
 def on_write_failed(step: Step, session_key: SessionKeyState) -> None:
-    """A rotation was refused or its outcome is unknown; the watch may still bring a key, else it is due again."""
+    """A rotation was refused or its outcome is unknown. The watch may still bring a key; else the rotation is due
+    again.
+    """
     session_key.retry_from(step.now + RETRY_MS)
 
 

@@ -1,9 +1,9 @@
 """Memory: everything that a herder remembers, in parts that own their invariants.
 
 Owns the records of workers, units, connectors and calls (`entities`), the trace contexts (`traces`), and the parts:
-the event being handled (`step`), what is to be looked at again (`agenda`), role and epoch (`leadership`), what the
-stores have (`store_views`), workers (`fleet`), connectors and who holds their units (`inventory`), calls, writes and
-commands under way (`call_table`), the session key (`session_key_state`); `herder_memory` holds them together. Owns no
+the event being handled (`step`), the marks for reconciliation (`agenda`), role and epoch (`leadership`), the copies of
+the stores (`store_views`), workers (`fleet`), connectors and the placements of their units (`inventory`), calls, writes
+and commands under way (`call_table`), the session key (`session_key_state`); `herder_memory` joins them. Owns no
 decision: those are in the rooms above, whose functions take the parts that they change.
 """
 

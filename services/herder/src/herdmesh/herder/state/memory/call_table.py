@@ -1,9 +1,9 @@
-"""Call table part of a herder's memory: calls, writes and commands under way, and who changes whose offsets.
+"""Call table part of a herder's memory: calls, writes and commands under way, and which call changes whose offsets.
 
-Owns the tables and the numbers by which answers find them. Does not own what a call does (`calls`), nor which worker is
-asked (`workers.commands`).
+Owns the tables and the numbers by which replies find their entries. Does not own the steps of a call (`calls`), nor the
+choice of a worker for a command (`workers.commands`).
 
-Invariants: a number is used once by this process. A command belongs to a call or to a connector's own affairs. A
+Invariants: a number is used once by this process. A command belongs to a call or to a connector's own work. A
 connector's offsets belong to one call at a time.
 """
 
@@ -17,17 +17,17 @@ LEFT_ALONE_MAX = 1_000
 
 
 class CallTable:
-    """One per herder. Calls whose write is under way outlive the reign."""
+    """Call table of one herder. Calls whose write is under way outlive the leadership."""
 
     def __init__(self) -> None:
         self._calls: dict[int, Call] = {}
-        #: by number, those that are not answered.
+        #: by number, the calls without an answer.
         self.calls: Mapping[int, Call] = self._calls
         self._ops: dict[int, Op] = {}
-        #: by number, the writes that a store has not answered.
+        #: by number, the writes without a result.
         self.ops: Mapping[int, Op] = self._ops
         self._commands: dict[str, Command] = {}
-        #: by id, those that no worker has answered, oldest first.
+        #: by id, the commands without a reply, oldest first.
         self.commands: Mapping[str, Command] = self._commands
         #: calls that wait for the config watch.
         self._reading_back: set[int] = set()
@@ -38,7 +38,7 @@ class CallTable:
         self._next_number = 0
 
     def end_leadership(self) -> None:
-        """Forget commands, and all writes but those of calls."""
+        """Forget commands, and all writes except those of calls."""
         self._ops = {number: op for number, op in self._ops.items() if op.kind is OpKind.CALL}
         self.ops = self._ops
         self._commands.clear()
@@ -51,7 +51,7 @@ class CallTable:
         self._calls[call.id] = call
 
     def remove(self, call: Call) -> None:
-        """A call is over: nobody waits for what was asked for it."""
+        """A call is over: forget its waits and commands."""
         self._calls.pop(call.id, None)
         self._reading_back.discard(call.id)
         if self._offsets_under_way.get(call.name) == call.id:
@@ -59,11 +59,11 @@ class CallTable:
         self.forget_commands(call)
 
     def wait_for_watch(self, call: Call) -> None:
-        """A call waits for the config watch."""
+        """Let a call wait for the config watch."""
         self._reading_back.add(call.id)
 
     def stop_waiting(self, call: Call) -> None:
-        """A call waits for the config watch no longer."""
+        """End a call's wait for the config watch."""
         self._reading_back.discard(call.id)
 
     def waits_for_watch(self, call: Call) -> bool:
@@ -82,40 +82,39 @@ class CallTable:
         return self._next_number
 
     def op(self, op: Op) -> int:
-        """A number for a write, under which its result finds `op`."""
+        """A new number for a write; its result finds `op` by it."""
         number = self.next_number()
         self._ops[number] = op
         return number
 
     def add_op(self, number: int, op: Op) -> None:
-        """The result of the write of that number finds `op`."""
+        """Store `op` under the number of its write."""
         self._ops[number] = op
 
     def take_op(self, number: int) -> Op | None:
-        """What a result belongs to; None = to a write of an earlier reign."""
+        """Take out the entry for a result; None = the write is of an earlier leadership."""
         return self._ops.pop(number, None)
 
     # --- commands
 
     def add_command(self, command: Command) -> None:
-        """A worker is asked."""
+        """A command was sent."""
         self._commands[command.id] = command
 
     def take_command(self, command_id: str, session: int) -> Command | None:
-        """The command a reply answers; None when nobody waits for it any more, or another worker was asked
-        meanwhile."""
+        """The command of a reply; None when nobody waits for it any more, or another worker has the command by now."""
         command = self._commands.get(command_id)
         if command is None or command.session != session:
             return None
         return self._commands.pop(command_id)
 
     def take_commands_of(self, session: int) -> list[Command]:
-        """Take what was asked over a session that ended, in the order it was asked."""
+        """Take out the commands of a session that ended, in the order they were sent."""
         gone = [command_id for command_id, command in self._commands.items() if command.session == session]
         return [self._commands.pop(command_id) for command_id in gone]
 
     def forget_commands(self, call: Call) -> None:
-        """Nobody waits for what was asked for a call."""
+        """Forget the commands of a call: nobody waits for their replies."""
         for command_id in call.command_ids:
             self._commands.pop(command_id, None)
         call.command_ids.clear()
@@ -123,7 +122,7 @@ class CallTable:
     # --- offsets
 
     def offsets_holder(self, call: Call) -> Call | None:
-        """Another call that holds the offsets of the connector that this one is about; None = nobody else does."""
+        """Another call that holds the offsets of this call's connector; None = no other does."""
         number = self._offsets_under_way.get(call.name, call.id)
         return None if number == call.id else self._calls.get(number)
 
@@ -132,7 +131,7 @@ class CallTable:
         self._offsets_under_way[call.name] = call.id
 
     def leave_offsets_alone(self, request_id: str) -> None:
-        """A change of offsets of that id was begun, and refused before anything was written."""
+        """Note that a change of offsets of that id was begun, and refused before anything was written."""
         self._offsets_left_alone[request_id] = None
         while len(self._offsets_left_alone) > LEFT_ALONE_MAX:
             del self._offsets_left_alone[next(iter(self._offsets_left_alone))]

@@ -1,10 +1,10 @@
-"""Entities: what a leading herder remembers of each worker, unit, connector and call, as mutable records.
+"""Entities: a leading herder's records of each worker, unit, connector and call, mutable.
 
-Owns their shape and what can be read off one record alone. Does not own how they change (`herder_memory.py`) nor any
+Owns their fields and queries about one record alone. Does not own how they change (`herder_memory.py`) nor any
 decision.
 
-Invariant: a unit has at most one `placement`. Every other place that may still run it is one of its `superseded`, all
-told to stop; a unit is started only when it has neither.
+Invariant: a unit has at most one `placement`. Every other placement that may still run it is one of its `superseded`,
+all with a stop command sent; a unit is started only when it has neither.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from herdmesh.topicstore.contract import Revision
 
 @dataclass(slots=True)
 class Member:
-    """One life of a worker process, from its hello until it leaves or is lost. `session` None = its stream broke."""
+    """One incarnation of a worker, from its hello until it leaves or is lost. `session` None = its stream broke."""
 
     worker_id: str
     incarnation: str
@@ -39,32 +39,33 @@ class Member:
     last_message_ms: int
     broken_ms: int | None = None
     draining: bool = False
-    #: what this leader was asked last: to drain it, or not to. None = nothing.
+    #: the last request to this leader: True to drain it, False to undrain it. None = no request.
     drain_requested: bool | None = None
     leaving: bool = False
-    #: lives of the same id that this one replaced, the latest last; and who of them dialled in since, and when.
+    #: incarnations of the same id that this one replaced, the latest last; and which of them dialled in since, and
+    #: when.
     replaced: tuple[str, ...] = ()
     duplicate: str = ""
     duplicate_ms: int = 0
     connectors: dict[str, Plugin] = field(default_factory=dict[str, Plugin])
     #: the versions of each connector, by class and alias.
     versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    #: likewise of each transformation, predicate and converter.
+    #: the versions of each transformation, predicate and converter, by class and alias.
     step_versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    #: what it found and cannot use.
+    #: plugins that it found and cannot use.
     refused: tuple[RefusedPlugin, ...] = ()
-    #: it may find a plugin that it has not told of.
+    #: it may find a plugin that it has not reported.
     has_plugin_folders: bool = False
-    #: units held and strays, by unit: how many holds and strays of it this worker has.
+    #: by unit, the number of its placements on this worker, superseded ones included.
     load: dict[UnitId, int] = field(default_factory=dict[UnitId, int])
-    #: what it was told over this session of the rate limits of connectors: records and bytes per second for each task.
+    #: rate limits of connectors sent over this session: records and bytes per second for each task.
     rates: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
     def __post_init__(self) -> None:
         self.set_plugins(self.plugins, self.refused)
 
     def set_plugins(self, plugins: tuple[Plugin, ...], refused: tuple[RefusedPlugin, ...]) -> None:
-        """Note what it can load, and what of its plugin folders it cannot."""
+        """Store the plugins that the worker can load, and those of its plugin folders that it cannot."""
         self.plugins, self.refused = plugins, refused
         self.connectors, self.versions, self.step_versions = {}, {}, {}
         for plugin in plugins:
@@ -79,23 +80,23 @@ class Member:
         return self.session is not None and not self.draining
 
     def has_plugin(self, plugin: tuple[str, str]) -> bool:
-        """True when it can load the class in the version asked for (`ConnectorEntry.plugin`)."""
+        """True when it can load the class in the requested version (`ConnectorEntry.plugin`)."""
         return has(self.versions, plugin)
 
     def has_same_plugins(self, other: Member) -> bool:
-        """Whatever one of them can run, the other can."""
+        """True when each of the two workers can run everything that the other can."""
         return self.versions == other.versions and self.step_versions == other.step_versions
 
 
 def has(versions: Mapping[str, set[str]], plugin: tuple[str, str]) -> bool:
-    """True when a class is among these, in the version asked for."""
+    """True when a class is among these, in the requested version."""
     class_name, wanted = plugin
     return any(meets(version, wanted) for version in versions.get(class_name, ()))
 
 
 @dataclass(slots=True)
 class Placement:
-    """A unit in a worker's hands. `state` None = told to start, no report yet. `target` = what it was last told."""
+    """A unit on a worker. `state` None = start sent, no report yet. `target` = the last target sent to the worker."""
 
     worker_id: str
     assignment: Assignment
@@ -104,60 +105,61 @@ class Placement:
     failure: Failure | None = None
     target: TargetState | None = None
     stop_sent_ms: int = 0
-    #: RUNNING since this time, also while paused; None = it has not been.
+    #: RUNNING since this time, also while paused; None = never yet.
     ran_since_ms: int | None = None
-    #: FAILED by our own judgement, of which its worker knows nothing.
+    #: the leader judged it FAILED; its worker does not know.
     judged: bool = False
-    #: False = it was taken over in this state, and `since_ms` is only when.
+    #: False = adopted in this state, and `since_ms` is only the time of the adoption.
     since_known: bool = True
-    #: why this worker has it, and since when (None = it had it before this leader).
+    #: why this worker has it, and since when (None = since before this leader).
     because: str = ""
     placed_ms: int | None = None
-    #: it was another worker's before, which went.
+    #: it was on another worker before, which left or was lost.
     displaced: bool = False
 
 
 @dataclass(slots=True)
 class Unit:
-    """A connector or task, where it is and where it goes."""
+    """A connector or task with its placements and its destination."""
 
     id: UnitId
     placement: Placement | None = None
     superseded: list[Placement] = field(default_factory=lambda: [])
-    #: the worker it goes to once its strays are gone.
+    #: the worker that gets it once its superseded placements have ended.
     destination: str | None = None
-    #: why its next start comes; empty = nobody has had it under this leader.
+    #: the reason of its next start; empty = no worker has had it under this leader.
     because: str = ""
-    #: not started before this time: it was just given up unasked, or fenced.
+    #: not started before this time: its worker released it unasked, or it was fenced.
     not_before_ms: int = 0
     given_up_count: int = 0
-    #: lost with this worker: kept for it until this time (`scheduled.rebalance.max.delay.ms`), and its again when it
-    #: returns before anybody else took it.
+    #: lost with this worker. Until this time (`scheduled.rebalance.max.delay.ms`) it is kept for that worker, which
+    #: gets it back if it returns before another worker took the unit.
     waits_for: str = ""
     waits_until_ms: int = 0
     restarting: bool = False
-    #: the restart policy's account; None = what its status says of it was not read yet.
+    #: its restart history; None = the history in its status was not read yet.
     account: RestartHistory | None = None
-    #: its status is to say RESTARTING until the next start has been reported.
+    #: its status must show RESTARTING until the next start was reported.
     says_restarting: bool = False
     #: the write of its status under way, the change written last, and when a failed one may be repeated.
     status_op: int | None = None
     status_change: StatusChange | None = None
     status_ms: int = 0
     start_count: int = 0
-    #: of the newest assignment this leader gave or adopted: an older claim was replaced, also once the newer is over.
+    #: of the newest assignment this leader gave or adopted: older claims are superseded, also after the newer one has
+    #: ended.
     newest_generation: int = 0
     idle_since_ms: int | None = None
-    #: the worker that held it last under this leader; empty = none has.
+    #: the worker that held it last under this leader; empty = none.
     last_worker_id: str = ""
-    #: it was stopped to go elsewhere for balance, and did not start since.
+    #: it was stopped to move for balance, and has not started since.
     balancing: bool = False
     progress: TaskProgress | None = None
-    #: what its worker said that it waits for, over the session.
+    #: the wait that its worker reported over the session.
     wait: Wait | None = None
 
     def placements(self) -> Iterator[Placement]:
-        """Every place that may run it."""
+        """Every placement that may run it."""
         if self.placement is not None:
             yield self.placement
         yield from self.superseded
@@ -165,22 +167,22 @@ class Unit:
 
 @dataclass(slots=True)
 class Balance:
-    """What a balance would change, as it was counted last (`balance.py`)."""
+    """Moves that a balance would make, by the latest count (`balance.py`)."""
 
-    #: how many units would move.
+    #: the number of units that would move.
     moves: int = 0
-    #: since when there are any.
+    #: the time since which units would move.
     since_ms: int = 0
-    #: by worker: how many units it would have more than it has now.
+    #: by worker: how many more units it would have than now.
     changes: dict[str, int] = field(default_factory=dict[str, int])
-    #: moves have begun, and go on until none is left.
+    #: moves have begun, and continue until none is left.
     under_way: bool = False
-    #: loads may have changed since it was counted.
+    #: loads may have changed since the count.
     outdated: bool = True
     looked_ms: int = 0
 
     def end_leadership(self) -> None:
-        """Forget what was counted."""
+        """Forget the count."""
         self.moves = self.since_ms = self.looked_ms = 0
         self.changes = {}
         self.under_way, self.outdated = False, True
@@ -188,7 +190,7 @@ class Balance:
 
 @unique
 class Generate(StrEnum):
-    """Whether a connector is to make task configs. WANTED -> REQUESTED -> NO, and back to WANTED."""
+    """State of a task-config request to a connector. WANTED -> REQUESTED -> NO, and back to WANTED."""
 
     NO = "NO"
     WANTED = "WANTED"
@@ -197,54 +199,54 @@ class Generate(StrEnum):
 
 @dataclass(slots=True)
 class Connector:
-    """One connector of the config store, or one that was deleted and still winds down (`entry` None)."""
+    """One connector of the config store, or a deleted one that is still winding down (`entry` None)."""
 
     name: str
     entry: ConnectorEntry | None = None
     units: dict[int | None, Unit] = field(default_factory=dict[int | None, Unit])
     generate: Generate = Generate.NO
-    #: task configs made and not yet committed.
+    #: task configs that the connector returned and that are not committed.
     made: tuple[Properties, ...] | None = None
-    #: why the last task configs could not be made or stored.
+    #: why the last task configs could not be created or stored.
     trouble: str = ""
-    #: the one write, or fence command, under way for this connector.
+    #: a write or a fence command for this connector is under way; at most one is.
     busy: bool = False
-    #: a write was acknowledged at this revision and has not come through the watch yet.
+    #: a write was acknowledged at this revision, and the watch has not brought it yet.
     wait_revision: Revision | None = None
-    #: failures in a row, and when to try again: of making task configs, and of our own writes and fences.
+    #: failures in a row and the time of the next attempt, for task-config requests and for our own writes and fences.
     generate_attempts: int = 0
     generate_ms: int = 0
     write_attempts: int = 0
     write_ms: int = 0
-    #: how many stops of tasks are not acknowledged.
+    #: the number of stops of tasks without an acknowledgement.
     superseded_tasks: int = 0
     cleaning: bool = False
-    #: it has statuses of tasks that are not in its set, and a look at them comes.
+    #: it has statuses of tasks that are not in its set, and they are to be checked.
     has_leftovers: bool = False
     cleaning_due: bool = False
     clean_ms: int = 0
-    #: statuses of lower generations are of an earlier life of the name: what they say of commits does not count.
+    #: statuses of lower generations are of an earlier incarnation of the name: their commits do not count.
     commits_from: int = 0
-    #: topics that its tasks have committed, by group, as their statuses say; None = not read yet.
+    #: topics that its tasks have committed, by group, from their statuses; None = not read yet.
     committed: dict[str, set[str]] | None = None
-    #: task numbers that may still run on a worker we lost: a changed task set must fence them first. Also those that
-    #: run elsewhere by now: the lost worker may take the id back from one that is idle.
+    #: task numbers that may still run on a lost worker: a changed task set must fence them first. They include numbers
+    #: that run elsewhere by now: the lost worker may take the id over again from an idle task.
     unfenced: set[int] = field(default_factory=set[int])
-    #: those that the fence under way is for, and that were not lost anew since it was asked for.
+    #: the numbers that the fence under way covers and that were not lost again since its command.
     fencing: set[int] = field(default_factory=set[int])
 
     @property
     def stored(self) -> ConnectorEntry | None:
-        """The entry if it has a config: without one there is no connector, whatever else is stored."""
+        """The entry if it has a config: without one the connector does not exist, whatever else is stored."""
         return self.entry if self.entry is not None and self.entry.has_config else None
 
     def tasks(self) -> Iterator[Unit]:
-        """Every task known, sorted by number."""
+        """Every known task, sorted by number."""
         for number in sorted(task for task in self.units if task is not None):
             yield self.units[number]
 
     def unit(self, task: int | None) -> Unit:
-        """The unit, made when missing."""
+        """The unit, created when missing."""
         found = self.units.get(task)
         if found is None:
             found = self.units[task] = Unit(UnitId(self.name, task))
@@ -253,7 +255,7 @@ class Connector:
 
 @unique
 class CallStage(StrEnum):
-    """Where a call is, as a timeout tells it."""
+    """Step of a call, as the timeout error names it."""
 
     VALIDATING = "validating the config on a worker"
     PLANNING = "making task configs on a worker"
@@ -293,22 +295,22 @@ class Call:
     created: bool = False
     restarted: tuple[RestartItem, ...] = ()
     attempts: int = 0
-    #: what it is refused with unless an earlier request of its id was applied.
+    #: the error to refuse it with unless an earlier request of its id was applied.
     refusal: HerdmeshError | None = None
-    #: ids of the questions to workers under way for it.
+    #: ids of its commands under way to workers.
     command_ids: set[str] = field(default_factory=set[str])
     #: a worker has prepared the initial offsets: the wire's `PreparedOffsets`, None = it has written them to its file.
     offsets_ready: bool = False
     prepared_offsets: object = None
-    #: the offsets that a reset is to forget, as a worker read them before anybody began to.
+    #: the offsets that a reset is to delete, as a worker read them before any worker began to delete.
     offsets_before: OffsetsAnswer | None = None
-    #: what a worker said of the offsets it changed.
+    #: the offsets as changed, from the worker's reply.
     offsets_after: OffsetsAnswer | None = None
-    #: the config store knows that this call began to change offsets.
+    #: the config store has recorded that this call began to change offsets.
     begun: bool = False
-    #: who may have changed the offsets, as a sentence: a worker that went away, or an earlier request of this id.
+    #: who may have changed the offsets, as a sentence: a lost worker, or an earlier request of this id.
     may_have: str = ""
-    #: what workers said so far, where one question is not all.
+    #: replies of workers so far, where one reply is not enough.
     validation: Validation | None = None
     loggers: list[tuple[str, LoggerLevel]] = field(default_factory=list[tuple[str, LoggerLevel]])
     #: it changes the connector's offsets, and no other call may change the connector meanwhile.
@@ -317,13 +319,13 @@ class Call:
     may_create: bool = False
     #: the logger and the level that it sets in the whole cluster.
     cluster_level: tuple[str, str] | None = None
-    #: the workers were told the logger level it sets.
+    #: the logger level was sent to the workers.
     level_sent: bool = False
 
 
 @unique
 class OpKind(StrEnum):
-    """What a write under way is for."""
+    """Purpose of a write under way."""
 
     CALL = "CALL"
     COMMIT = "COMMIT"
@@ -335,18 +337,18 @@ class OpKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """A write under way: of a call, of a connector's own affairs, or of a session key."""
+    """A write under way: for a call, for a connector's own work, or of a session key."""
 
     kind: OpKind
     connector: str = ""
     call: int = 0
-    #: of a write of statuses: whose.
+    #: for a write of statuses: the units.
     tasks: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A question on its way to a worker: asked for a call, or (`call` None) for a connector's own affairs."""
+    """A command on its way to a worker: for a call, or (`call` None) for a connector's own work."""
 
     id: str
     session: int

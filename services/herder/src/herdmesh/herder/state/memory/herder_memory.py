@@ -1,11 +1,11 @@
-"""Herder memory: the parts of everything that a herder remembers, held together.
+"""Herder memory: the parts of everything that a herder remembers, joined.
 
 Owns nothing but the parts: each part owns its invariants, and a function takes the parts that it changes. Functions
 that coordinate most of them take the whole.
 
-Invariant: nothing in the parts outlives the epoch but what was read from the stores, restarts that were begun, and
-which classes are sources and which sinks: a new leader starts from stores and hellos, and one that leads again also
-from what it did itself.
+Invariant: no part outlives the epoch except the copies of the stores, restarts that were begun, and the types of
+connector classes (source or sink): a new leader starts from stores and hellos, and a former leader also from its own
+restarts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from herdmesh.herder.state.model import Rules
 
 @dataclass(frozen=True, slots=True)
 class HerderMemory:
-    """One per herder process; `machine.Herder` is the only one that drives it."""
+    """Memory of one herder process; only `machine.Herder` drives it."""
 
     step: Step
     agenda: Agenda
@@ -39,7 +39,7 @@ class HerderMemory:
     session_key: SessionKeyState
 
     def end_leadership(self) -> None:
-        """Forget everything that belongs to an epoch; calls whose write is under way are seen through without one."""
+        """Forget everything that belongs to an epoch; calls whose write is under way are completed without one."""
         for worker_id in self.fleet.members:
             self.agenda.show_worker(worker_id)
         self.inventory.end_leadership()
@@ -52,7 +52,7 @@ class HerderMemory:
 
 
 def new_memory(rules: Rules) -> HerderMemory:
-    """The memory of a herder that begins."""
+    """The memory of a new herder."""
     step = Step(rules)
     agenda, leadership, balance = Agenda(step), Leadership(step), Balance()
     stores, fleet = StoreViews(), Fleet(step, leadership)

@@ -1,10 +1,10 @@
 """Inventory part of a herder's memory: connectors, their units, and which worker holds each.
 
-Owns the records and every change of who holds what. Does not own what is wanted (`units.lifecycle`), nor where units go
-(`units.placement`).
+Owns the records and every change of placements. Does not own the wanted state (`units.lifecycle`), nor the choice of
+workers (`units.placement`).
 
-Invariant: a member's `load` is always what the units say: every hold begins and ends through `take`, `supersede` and
-`drop`.
+Invariant: a member's `load` always equals the placements of the units: every placement begins and ends through `take`,
+`supersede` and `drop`.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from herdmesh.session.model import UnitId
 
 
 class Inventory:
-    """One per herder."""
+    """Inventory of one herder."""
 
     def __init__(self, step: Step, agenda: Agenda, stores: StoreViews, fleet: Fleet, balance: Balance) -> None:
         self._step = step
-        #: what to look at again because of a change here.
+        #: gets the marks for changes made here.
         self.agenda = agenda
         self._stores = stores
         self._fleet = fleet
         self._balance = balance
         self._connectors: dict[str, Connector] = {}
-        #: by name, those that are stored, and those that were deleted and still wind down.
+        #: by name, stored connectors, and deleted ones that are still winding down.
         self.connectors: Mapping[str, Connector] = self._connectors
         self.traces = Traces()
-        #: of units that this herder restarted when it led before, until it has read their statuses since.
+        #: of units that this herder restarted during an earlier leadership, until it has read their statuses since.
         self._accounts_before: dict[UnitId, RestartHistory] = {}
 
     def end_leadership(self) -> None:
-        """Forget all connectors, but not the restarts that were begun."""
+        """Forget all connectors, except the restarts that were begun."""
         for name, connector in self._connectors.items():
             self.agenda.show(name)
             for unit in connector.units.values():
@@ -50,32 +50,32 @@ class Inventory:
     # --- connectors
 
     def connector(self, name: str) -> Connector:
-        """The record, made when missing."""
+        """The record, created when missing."""
         found = self._connectors.get(name)
         if found is None:
             found = self._connectors[name] = Connector(name, self._stores.entries.get(name))
         return found
 
     def remove(self, name: str) -> None:
-        """Nothing is left of a deleted connector."""
+        """Remove a deleted connector that has wound down."""
         del self._connectors[name]
 
-    # --- restart accounts of a reign before
+    # --- restart histories of an earlier leadership
 
     def forget_accounts(self, connector: str) -> None:
-        """A connector was deleted or stopped: what is made anew, or resumed, begins anew."""
+        """A connector was deleted or stopped: when created again or resumed, it has a new restart history."""
         if self._accounts_before:
             kept = {unit: one for unit, one in self._accounts_before.items() if unit.connector != connector}
             self._accounts_before = kept
 
     def take_account_before(self, unit: UnitId) -> RestartHistory | None:
-        """The account of a unit from when this herder led before; forgotten with that."""
+        """Take out the restart history of a unit from an earlier leadership of this herder."""
         return self._accounts_before.pop(unit, None)
 
-    # --- holds: every change goes through here, so that a member's load is always what the units say
+    # --- placements: every change goes through here, so that a member's load always equals the placements
 
     def take(self, unit: Unit, hold: Placement) -> None:
-        """`hold` becomes the unit's one hold."""
+        """`hold` becomes the unit's one placement."""
         assert unit.placement is None, f"{unit.id} is held already"
         unit.placement = hold
         unit.newest_generation = max(unit.newest_generation, hold.assignment.generation)
@@ -86,7 +86,7 @@ class Inventory:
         self._load(unit.id, hold.worker_id, +1)
 
     def supersede(self, unit: Unit, hold: Placement) -> None:
-        """`hold` is one more place that must stop the unit."""
+        """`hold` is one more placement that must stop the unit."""
         hold.stop_sent_ms = self._step.now
         unit.superseded.append(hold)
         self._load(unit.id, hold.worker_id, +1)
@@ -95,7 +95,7 @@ class Inventory:
             self._connectors[unit.id.connector].superseded_tasks += 1
 
     def drop(self, unit: Unit, hold: Placement) -> None:
-        """`hold` is over."""
+        """`hold` has ended."""
         if unit.placement is hold:
             unit.placement = None
             unit.progress = unit.wait = None

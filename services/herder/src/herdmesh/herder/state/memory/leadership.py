@@ -1,7 +1,7 @@
-"""Leadership part of a herder's memory: its role, its epoch with the generations it may give out, and who leads.
+"""Leadership part of a herder's memory: its role, its epoch with the generations it may give out, and the leader's id.
 
-Owns these values and the legal ways to change them. Does not own when a reign begins and ends
-(`handlers.leadership_changes`), nor when more generations are asked for (`leadership.generations`).
+Owns these values and the legal ways to change them. Does not own when a leadership begins and ends
+(`handlers.leadership_changes`), nor when more generations are requested (`leadership.generations`).
 
 Invariants: a generation is given out once, in rising order, and only from the blocks of the current epoch. The role
 goes from FOLLOWING over CATCHING_UP to LEADING, and from any to FOLLOWING.
@@ -18,16 +18,16 @@ from herdmesh.herder.state.model.instructions import ReserveGenerations
 
 @unique
 class HerderRole(StrEnum):
-    """What this herder is. Legal moves: FOLLOWING -> CATCHING_UP -> LEADING; any -> FOLLOWING."""
+    """Role of this herder. Legal changes: FOLLOWING -> CATCHING_UP -> LEADING; any -> FOLLOWING."""
 
     FOLLOWING = "FOLLOWING"
-    #: the epoch is ours, but the config watch has not come to where it was granted: we would decide from the past.
+    #: the epoch is granted, but the config watch has not reached that point: decisions would use outdated configs.
     CATCHING_UP = "CATCHING_UP"
     LEADING = "LEADING"
 
 
 class Leadership:
-    """One per herder."""
+    """Leadership of one herder."""
 
     def __init__(self, step: Step) -> None:
         self._step = step
@@ -36,9 +36,9 @@ class Leadership:
         self._lease_until_ms = 0
         self._next_generation = 0
         self._generation_limit = 0
-        #: the limit above which more generations were asked for last.
+        #: the limit above which more generations were requested last.
         self._reserve_above = 0
-        #: since when a unit waits for a generation; None = none does.
+        #: since when a unit waits for a generation; None = no unit waits.
         self._used_up_ms: int | None = None
         self._leader_id = ""
         self._leader_address = ""
@@ -49,7 +49,7 @@ class Leadership:
 
     @property
     def role(self) -> HerderRole:
-        """What this herder is now."""
+        """The current role."""
         return self._role
 
     @property
@@ -64,17 +64,17 @@ class Leadership:
 
     @property
     def leader_id(self) -> str:
-        """Who leads, as far as this herder knows; empty = nobody."""
+        """The leader as far as this herder knows; empty = none."""
         return self._leader_id
 
     @property
     def leader_address(self) -> str:
-        """Where the leader listens."""
+        """The address of the leader."""
         return self._leader_address
 
     @property
     def adopting_until_ms(self) -> int:
-        """Until then workers of the leader before us may still dial in with what they run."""
+        """Until then workers of the previous leader may still dial in with the units they run."""
         return self._adopting_until_ms
 
     @property
@@ -84,19 +84,20 @@ class Leadership:
 
     @property
     def start_count(self) -> int:
-        """Starts of units in this reign."""
+        """Starts of units in this leadership."""
         return self._start_count
 
     @property
     def adopted_count(self) -> int:
-        """Units that were adopted from workers in this reign."""
+        """Units that were adopted from workers in this leadership."""
         return self._adopted_count
 
-    # --- the reign
+    # --- role and lease
 
     def grant(self, event: LeadershipGranted) -> None:
-        """An epoch is ours, and the config watch is to catch up with it. The same epoch again goes on where it
-        stood."""
+        """An epoch was granted, and the config watch is to catch up with it. The same epoch again keeps its next
+        generation.
+        """
         if event.epoch != self._epoch:
             self._next_generation = event.generation_first
         self._epoch = event.epoch
@@ -115,7 +116,7 @@ class Leadership:
         self._lease_until_ms = max(self._lease_until_ms, until_ms)
 
     def shorten_lease(self, until_ms: int) -> None:
-        """The epoch is not to outlast this time."""
+        """The epoch must not outlast this time."""
         self._lease_until_ms = min(self._lease_until_ms, until_ms)
 
     @property
@@ -131,19 +132,19 @@ class Leadership:
         self._gathering_until_ms = self._step.now + gathering_ms
 
     def follow(self, leader_id: str, leader_address: str) -> bool:
-        """Another herder leads. False when that was known."""
+        """Another herder leads. False when that was already known."""
         if (self._leader_id, self._leader_address) == (leader_id, leader_address):
             return False
         self._leader_id, self._leader_address = leader_id, leader_address
         return True
 
     def stop(self) -> None:
-        """Lead no longer; who does is not known."""
+        """Stop leading; the leader is unknown."""
         self._role = HerderRole.FOLLOWING
         self._leader_id = self._leader_address = ""
 
     def end_leadership(self) -> None:
-        """Forget what was counted in the reign."""
+        """Reset the counters."""
         self._start_count = self._adopted_count = 0
 
     def count_adopted(self) -> None:
@@ -154,17 +155,17 @@ class Leadership:
 
     @property
     def next_generation(self) -> int:
-        """The one that the next start has, or would have."""
+        """The generation of the next start."""
         return self._next_generation
 
     @property
     def generation_limit(self) -> int:
-        """The first one that is not reserved."""
+        """The first generation that is not reserved."""
         return self._generation_limit
 
     @property
     def generations_left(self) -> int:
-        """How many are reserved and not given out."""
+        """The number of generations that are reserved and not given out."""
         return self._generation_limit - self._next_generation
 
     def take_generation(self) -> int:
@@ -181,11 +182,11 @@ class Leadership:
 
     @property
     def used_up_ms(self) -> int | None:
-        """Since when a unit waits for a generation; None = none does."""
+        """Since when a unit waits for a generation; None = no unit waits."""
         return self._used_up_ms
 
     def reserve_above_limit(self) -> None:
-        """Ask the config store for the next block, once for each limit."""
+        """Request the next block from the config store, once for each limit."""
         if self._reserve_above != self._generation_limit:
             self._reserve_above = self._generation_limit
             self._step.emit(ReserveGenerations(self._epoch, self._generation_limit))

@@ -13,12 +13,12 @@ from herdmesh.topicstore.contract import Revision
 
 @dataclass(slots=True)
 class SessionKeyState:
-    """One per herder. The key outlives the reign, a rotation does not."""
+    """Session key of one herder. The key outlives the leadership, a rotation does not."""
 
     key: SessionKey | None = None
-    #: by our own clock; None = never.
+    #: its end by our own clock; None = never.
     until_ms: int | None = None
-    #: where the last rotation of this reign was written.
+    #: the revision of the last rotation of this leadership.
     written: Revision | None = None
     #: no rotation before this time.
     retry_ms: int = 0
@@ -32,7 +32,7 @@ class SessionKeyState:
         self.written = revision
 
     def retry_from(self, retry_ms: int) -> None:
-        """A rotation failed: the next comes no sooner than this."""
+        """A rotation failed: the next one does not begin before `retry_ms`."""
         self.retry_ms = retry_ms
 
     def end_leadership(self) -> None:

@@ -1,8 +1,8 @@
-"""Step: the event that is being handled, with its time, the rules it is handled by, and the instructions it leads to.
+"""Step: the event that is being handled, its time, the rules in force, and the resulting instructions.
 
-Owns the clock of the state and the way out of it. Owns nothing that outlives the event but the time.
+Owns the clock of the state and the list of instructions. Owns nothing that outlives the event except the time.
 
-Invariant: time never goes back, whatever the events say.
+Invariant: time never goes back, whatever times the events carry.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from herdmesh.herder.state.model.instructions import Instruction
 
 
 class Step:
-    """One per herder, begun anew with every event."""
+    """Step of one herder, begun anew with every event."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -21,14 +21,14 @@ class Step:
         self._instructions: list[Instruction] = []
 
     def begin(self, now: int) -> None:
-        """Another event happens."""
+        """Another event begins."""
         self.now = max(self.now, now)
 
     def emit(self, instruction: Instruction) -> None:
-        """Have something done, after what was emitted before."""
+        """Append an instruction."""
         self._instructions.append(instruction)
 
     def take_instructions(self) -> list[Instruction]:
-        """The instructions since they were taken last."""
+        """Take out the instructions."""
         taken, self._instructions = self._instructions, []
         return taken

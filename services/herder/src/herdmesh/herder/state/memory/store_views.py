@@ -1,9 +1,10 @@
-"""Store views part of a herder's memory: what its watches have read from the config store and the status store.
+"""Store views part of a herder's memory: its copies of the config store and the status store, from the watches.
 
-Owns the copies and the revision they are of. Does not own what is looked at again when they change
-(`handlers.config_events`, `handlers.status_events`).
+Owns the copies and their revision. Does not own the reaction to a change (`handlers.config_events`,
+`handlers.status_events`).
 
-Invariant: nothing here is a decision of this herder. It outlives the epoch: a follower reads on, for the day it leads.
+Invariant: nothing here is a decision of this herder. It outlives the epoch: a follower keeps reading, for the time when
+it leads.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ _NO_STATUSES: Mapping[int | None, StatusEntry] = {}
 
 
 class StoreViews:
-    """One per herder."""
+    """Store copies of one herder."""
 
     def __init__(self) -> None:
         self._entries: dict[str, ConnectorEntry] = {}
-        #: by connector, what the config store has of it.
+        #: by connector, its entry in the config store.
         self.entries: Mapping[str, ConnectorEntry] = self._entries
         self._config_revision: Revision | None = None
         self._epoch_seen = 0
         self._logger_levels: dict[str, ClusterLevel] = {}
-        #: entries last seen in a foreign writer's hands, and since when: see `config_events.FOREIGN_SETTLE_MS`.
+        #: entries that look like a foreign writer's, and since when: see `config_events.FOREIGN_SETTLE_MS`.
         self._parked: dict[str, tuple[ConnectorEntry, int]] = {}
         self._statuses: dict[str, dict[int | None, StatusEntry]] = {}
-        #: by connector and task (None = the connector itself), what the status store has.
+        #: by connector and task (None = the connector itself), the statuses of the status store.
         self.statuses: Mapping[str, Mapping[int | None, StatusEntry]] = self._statuses
         self._statuses_known = False
         self._leases: dict[str, Lease] = {}
@@ -46,7 +47,7 @@ class StoreViews:
         return entry if entry is not None and entry.has_config else None
 
     def set_entry(self, name: str, entry: ConnectorEntry | None) -> None:
-        """The config store has this of a connector; None = nothing any more."""
+        """Store the entry of a connector; None = the config store has nothing of it any more."""
         self._parked.pop(name, None)
         if entry is None:
             self._entries.pop(name, None)
@@ -54,36 +55,36 @@ class StoreViews:
             self._entries[name] = entry
 
     def park(self, entry: ConnectorEntry, since_ms: int) -> None:
-        """Keep an entry apart that looks like a foreign writer's."""
+        """Set an entry aside that looks like a foreign writer's."""
         self._parked[entry.name] = (entry, since_ms)
 
     def parked_until(self, since_ms: int) -> list[ConnectorEntry]:
-        """The entries that were kept apart at that time or before."""
+        """The entries that were set aside at that time or before."""
         return [entry for entry, parked_ms in self._parked.values() if parked_ms <= since_ms]
 
     @property
     def has_parked(self) -> bool:
-        """True while an entry is kept apart."""
+        """True while an entry is set aside."""
         return bool(self._parked)
 
     @property
     def config_revision(self) -> Revision | None:
-        """Where the config watch stands; None = it has brought nothing."""
+        """The position of the config watch; None = it has brought nothing."""
         return self._config_revision
 
     def set_revision(self, revision: Revision) -> None:
-        """The config watch has come to `revision`."""
+        """The config watch has reached `revision`."""
         self._config_revision = revision
 
     def applied(self, revision: Revision | None) -> bool:
-        """True when the config watch has come to `revision`."""
+        """True when the config watch has reached `revision`."""
         if revision is None:
             return True
         return self._config_revision is not None and self._config_revision.includes(revision)
 
     @property
     def epoch_seen(self) -> int:
-        """The newest epoch that the config topic has."""
+        """The newest epoch of the config topic."""
         return self._epoch_seen
 
     def set_epoch(self, epoch: int) -> None:
@@ -92,16 +93,16 @@ class StoreViews:
 
     @property
     def logger_levels(self) -> Mapping[str, ClusterLevel]:
-        """Cluster-wide logger levels, set longest ago first."""
+        """Cluster-wide logger levels, in the order they were set."""
         return self._logger_levels
 
     @property
     def newest_logger_level(self) -> ClusterLevel | None:
-        """The level that was set last; None = none ever was."""
+        """The level that was set last; None = none was set."""
         return next(reversed(self._logger_levels.values()), None)
 
     def set_logger_level(self, level: ClusterLevel) -> None:
-        """A cluster-wide level was set, after all that are known."""
+        """A cluster-wide level was set, later than all known ones."""
         self._logger_levels.pop(level.logger, None)
         self._logger_levels[level.logger] = level
         while len(self._logger_levels) > LEVELS_MAX:
@@ -127,13 +128,13 @@ class StoreViews:
         return names | set(self._statuses)
 
     def put_status(self, status: StatusEntry) -> StatusEntry | None:
-        """The status of a unit changed. Returns the one before."""
+        """The status of a unit changed. Returns the previous one."""
         of_connector = self._statuses.setdefault(status.unit.connector, {})
         before, of_connector[status.unit.task] = of_connector.get(status.unit.task), status
         return before
 
     def delete_status(self, unit: UnitId) -> StatusEntry | None:
-        """The status of a unit was deleted. Returns the one before."""
+        """The status of a unit was deleted. Returns the previous one."""
         of_connector = self._statuses.get(unit.connector, {})
         before = of_connector.pop(unit.task, None)
         if not of_connector:
@@ -142,17 +143,17 @@ class StoreViews:
 
     @property
     def leases(self) -> Mapping[str, Lease]:
-        """By worker, whether the status store believes that it lives."""
+        """Leases of the status store, by worker."""
         return self._leases
 
     def set_leases(self, leases: Iterable[Lease]) -> bool:
-        """The status store's leases changed. True when they were not known before."""
+        """The status store's leases changed. True when they were unknown before."""
         self._leases = {lease.worker_id: lease for lease in leases}
         first, self._leases_known = not self._leases_known, True
         return first
 
     def lease_lives(self, worker_id: str, incarnation: str) -> bool:
-        """True when the status store believes in that life of a worker (any life when `incarnation` is unknown)."""
+        """True when the lease of that incarnation is live (of any incarnation when `incarnation` is unknown)."""
         lease = self._leases.get(worker_id)
         return lease is not None and lease.live and incarnation in ("", lease.incarnation)
 
@@ -163,7 +164,7 @@ class StoreViews:
 
     @property
     def status_store_read(self) -> bool:
-        """True once statuses and leases were read: before, a unit may run somewhere without our knowing."""
+        """True once statuses and leases were read: before, a unit may run on a worker without our knowledge."""
         return self._statuses_known and self._leases_known
 
     @property

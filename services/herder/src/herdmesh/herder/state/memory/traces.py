@@ -1,9 +1,10 @@
 """Traces: the trace context of the last call that wrote each connector, for the starts that it causes.
 
-Owns the trace contexts, as the texts they came in. In memory only: a start under another leader belongs to no trace.
+Owns the trace contexts, as the texts that callers sent. In memory only: a start under another leader belongs to no
+trace.
 
 Invariant: a context is given to starts within `TRACE_MS` of its call only, so that a rebalance of next week is no part
-of it; what is remembered is bounded.
+of it; the number of contexts is bounded.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ TRACES_MAX = 10_000
 
 
 class Traces:
-    """The contexts by connector, oldest first."""
+    """Trace contexts by connector, oldest first."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[int, str]] = OrderedDict()
 
     def begin(self, connector: str, traceparent: str, now: int) -> None:
-        """A call writes the connector. One without a context ends what an earlier call began."""
+        """A call writes the connector. A call without a context deletes the context of an earlier one."""
         self._known.pop(connector, None)
         if traceparent:
             self._known[connector] = now, traceparent
@@ -29,11 +30,11 @@ class Traces:
             self._known.popitem(last=False)
 
     def of(self, connector: str, now: int) -> str:
-        """Of the call that a start at this moment comes of; empty = of none that is traced."""
+        """The trace context for a start of the connector at this moment; empty = none."""
         return "" if connector not in self._known or self._is_old(connector, now) else self._known[connector][1]
 
     def names(self) -> list[str]:
-        """Of what connectors one is remembered, oldest first."""
+        """The connectors with a trace context, oldest first."""
         return list(self._known)
 
     def _is_old(self, connector: str, now: int) -> bool:

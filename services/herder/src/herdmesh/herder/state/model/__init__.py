@@ -1,11 +1,11 @@
-"""Model: the words and rules of the herder's state that need nothing but values.
+"""Model: the vocabulary and rules of the herder's state that need nothing but values.
 
-Owns the immutable vocabulary: what the stores and workers report (`values`), what happens (`events`), what the herder
-does (`instructions`), what callers request and get (`requests`); and two rules over such values alone: when a failed
-unit is restarted (`restart_policy`) and which version of a plugin a connector asks for (`plugin_versions`). Owns
-nothing that a herder remembers: that is `memory`. What herder and worker both say is in `herdmesh.session`.
+Owns the immutable vocabulary: values from stores and workers (`values`), events (`events`), instructions
+(`instructions`), callers' requests and their answers (`requests`); and two rules over such values alone: when a failed
+unit is restarted (`restart_policy`) and which version of a plugin a connector requests (`plugin_versions`). Owns
+nothing that a herder remembers: that is `memory`. The vocabulary shared with workers is in `herdmesh.session`.
 
-Others import the values from here and the rest from their modules.
+Other modules import the values from here and the rest from the modules.
 """
 
 from herdmesh.herder.state.model.values import (

@@ -1,7 +1,7 @@
 """Events: everything that can happen to a herder, as data that can be logged and replayed; none carries code.
 
 Owns the vocabulary between the outside (stores, workers, callers, clock) and the state, and no decision.
-A session is known by a number its stream got from the shell; a write and a call likewise (`op`, `call`).
+The loop gives each stream, write and call a number (`session`, `op`, `call`) by which events name it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class LeadershipGranted:
 
 @dataclass(frozen=True, slots=True)
 class GenerationsReserved:
-    """The config store has given `epoch` all generations below `generation_limit` that were not given out before."""
+    """The config store has reserved for `epoch` all generations below `generation_limit` that were not given out
+    before.
+    """
 
     epoch: int
     generation_limit: int
@@ -80,7 +82,7 @@ class LeadershipLost:
     reason: str
 
 
-# --- what the stores keep
+# --- contents of the stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,9 @@ class ConfigSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """One connector changed; `entry` None = nothing is stored any more. `revision` None = in the midst of a record."""
+    """One connector changed; `entry` None = nothing is stored any more. `revision` None = more changes of the same
+    record follow.
+    """
 
     name: str
     entry: ConnectorEntry | None
@@ -106,7 +110,7 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class EpochRecorded:
-    """The config store granted an epoch, to whomever; everything written before it has been told."""
+    """The config store granted an epoch, to any herder; the events of all records before it have been sent."""
 
     epoch: int
     revision: Revision | None
@@ -114,14 +118,14 @@ class EpochRecorded:
 
 @dataclass(frozen=True, slots=True)
 class ConfigProgress:
-    """Nothing else that matters here happened in the config store up to `revision`."""
+    """Nothing else that the herder uses happened in the config store up to `revision`."""
 
     revision: Revision | None
 
 
 @dataclass(frozen=True, slots=True)
 class RestartRecorded:
-    """Somebody (a Java tool, another client of the store) wrote a restart request into the config topic."""
+    """A restart request was written into the config topic (by a Java tool or another client of the store)."""
 
     connector: str
     include_tasks: bool
@@ -131,7 +135,7 @@ class RestartRecorded:
 
 @dataclass(frozen=True, slots=True)
 class SessionKeyRecorded:
-    """Somebody, maybe we, wrote a session key."""
+    """A session key was written, maybe by this herder."""
 
     key: SessionKey
     revision: Revision | None
@@ -139,7 +143,7 @@ class SessionKeyRecorded:
 
 @dataclass(frozen=True, slots=True)
 class LoggerRecorded:
-    """Somebody, maybe we, set a logger's level for the whole cluster."""
+    """A logger's level for the whole cluster was set, maybe by this herder."""
 
     level: ClusterLevel
     revision: Revision | None
@@ -147,21 +151,21 @@ class LoggerRecorded:
 
 @dataclass(frozen=True, slots=True)
 class StatusSnapshot:
-    """Everything in the status store; replaces all that was known but the leases."""
+    """Everything in the status store except the leases; replaces all that was known."""
 
     statuses: Sequence[StatusEntry]
 
 
 @dataclass(frozen=True, slots=True)
 class StatusPut:
-    """One status as stored now."""
+    """A status was written."""
 
     status: StatusEntry
 
 
 @dataclass(frozen=True, slots=True)
 class StatusDeleted:
-    """A status is gone."""
+    """A status was deleted."""
 
     unit: UnitId
 
@@ -178,7 +182,7 @@ class LeasesChanged:
 
 @dataclass(frozen=True, slots=True)
 class WorkerHello:
-    """A worker dialled in and says who it is, what it can load and what it holds."""
+    """A worker dialled in, with its identity, its plugins and the units it holds."""
 
     session: int
     worker_id: str
@@ -189,19 +193,19 @@ class WorkerHello:
     holdings: tuple[HeldUnit, ...] = ()
     epoch_max: int = 0
     draining: bool = False
-    #: of the newest level for the cluster that it was told.
+    #: of the newest cluster-wide level that it was sent.
     logger_revision: Revision | None = None
     #: it has begun to stop for good.
     leaving: bool = False
-    #: what it found and cannot use.
+    #: plugins that it found and cannot use.
     refused: tuple[RefusedPlugin, ...] = ()
-    #: it may find a plugin that it has not told of.
+    #: it may find a plugin that it has not reported.
     has_plugin_folders: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PluginsChanged:
-    """The plugin folders of a worker have changed: all that it can load now."""
+    """The plugin folders of a worker have changed: all plugins that it can load now."""
 
     session: int
     plugins: tuple[Plugin, ...]
@@ -210,17 +214,17 @@ class PluginsChanged:
 
 @dataclass(frozen=True, slots=True)
 class WorkerHeartbeat:
-    """A worker lives; progress of the tasks that moved."""
+    """Heartbeat of a worker, with the progress of the tasks that moved."""
 
     session: int
     progress: tuple[TaskProgress, ...] = ()
     waits: tuple[tuple[UnitId, Wait | None], ...] = ()
-    """Of units whose wait began, changed or ended (None)."""
+    """Units whose wait began, changed or ended (None)."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitReported:
-    """A worker tells the state of a unit; UNASSIGNED means stopped and given up."""
+    """A worker reports the state of a unit; UNASSIGNED means stopped and released."""
 
     session: int
     unit: UnitId
@@ -231,7 +235,7 @@ class UnitReported:
 
 @dataclass(frozen=True, slots=True)
 class TaskConfigsMade:
-    """A connector made task configs, asked or unasked, or failed to."""
+    """A connector created task configs, requested or not, or failed to."""
 
     session: int
     connector: str
@@ -242,10 +246,10 @@ class TaskConfigsMade:
 
 @dataclass(frozen=True, slots=True)
 class CommandReplied:
-    """A worker answered a question: with `failure`, or with what the question asks for.
+    """A worker replied to a command: with `failure`, or with the requested result.
 
     `plugin_fields` are the wire's `ConfigField`s, `dead_letters` its answer about dead letters, `prepared` its
-    `PreparedOffsets`, all unopened. Beside a failure `uncertain` says that what was asked for may have been done.
+    `PreparedOffsets`, all unopened. With a failure, `uncertain` means that the command may have taken effect.
     """
 
     session: int
@@ -263,7 +267,7 @@ class CommandReplied:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLeft:
-    """A worker wants to be relieved of everything and then go."""
+    """A worker wants to release all its units and then stop."""
 
     session: int
 
@@ -280,7 +284,7 @@ class StreamBroken:
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """Somebody calls; answered by exactly one `Reply` with the same `call`, at the latest at `deadline_ms`."""
+    """A caller's request; answered by exactly one `Reply` with the same `call`, at the latest at `deadline_ms`."""
 
     call: int
     request: Request
@@ -290,15 +294,17 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class RequestCancelled:
-    """The caller went away; nobody waits for the reply. A write under way goes on."""
+    """The caller hung up; nobody waits for the reply. A write under way continues."""
 
     call: int
 
 
 @dataclass(frozen=True, slots=True)
 class WriteDone:
-    """A write was acknowledged at `revision` (of the config store; None for a status write). `created` is told of a
-    config, `restarted` of a restart: what its first caller was told. `offsets` is told of a recorded change of them."""
+    """A write was acknowledged at `revision` (of the config store; None for a status write). `created` belongs to a
+    config, `restarted` to a restart: the answer that its first caller got. `offsets` belongs to a recorded change of
+    offsets.
+    """
 
     op: int
     revision: Revision | None = None
@@ -322,7 +328,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Nothing happened; go on with what the events before left over (`Herder.has_more_to_do`)."""
+    """No event; continue the work that earlier events left over (`Herder.has_more_to_do`)."""
 
 
 WorkerEvent = (

@@ -1,7 +1,7 @@
-"""Instructions: everything that the state has done to the outside, as data.
+"""Instructions: every effect that the state requests, as data.
 
 Owns the vocabulary only. Invariant: carrying out an instruction never blocks the loop; a write is answered by exactly
-one `WriteDone` or `WriteFailed` with its `op`, nothing else is answered at all.
+one `WriteDone` or `WriteFailed` with its `op`, other instructions are not answered.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class Send:
     epoch: int
     message: Message
     note: RestartNote | None = None
-    """With a StartUnit: the unit's restart account. The wire adds it to the conditions, as text with wall-clock times,
-    which the state does not know."""
+    """With a StartUnit: the unit's restart history. The wire adds it to the conditions, as text with wall-clock times,
+    which the state does not know.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,9 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True)
 class PutConfig:
-    """`ConfigWriteService.PutConnectorConfig`; `patch` is what the config was merged from: retries are known by it.
-    `initial_offsets` are the wire's `PreparedOffsets`, as a worker made them."""
+    """`ConfigWriteService.PutConnectorConfig`; `patch` is the patch that was merged into the config: retries are
+    recognised by it. `initial_offsets` are the wire's `PreparedOffsets`, as a worker created them.
+    """
 
     op: int
     connector: str
@@ -78,7 +80,7 @@ class PutTarget:
 
 @dataclass(frozen=True, slots=True)
 class RequestRestart:
-    """`ConfigWriteService.RequestRestart` under `epoch`: from `generation` on the restarted items are to run.
+    """`ConfigWriteService.RequestRestart` under `epoch`: the restarted items are to run under `generation` or later.
 
     `task` None = as the flags say.
     """
@@ -119,7 +121,7 @@ class PutTaskCount:
 
 @dataclass(frozen=True, slots=True)
 class RotateSessionKey:
-    """`ConfigWriteService.PutSessionKey` under `epoch`, of a key that is made when the write begins."""
+    """`ConfigWriteService.PutSessionKey` under `epoch`, of a key that is created when the write begins."""
 
     op: int
     algorithm: str
@@ -139,7 +141,7 @@ class PutLogger:
 
 @dataclass(frozen=True, slots=True)
 class RecordDrain:
-    """`ConfigWriteService.RecordDrain`: a worker has taken note of a drain, or of its end."""
+    """`ConfigWriteService.RecordDrain`: a worker has confirmed a drain, or its end."""
 
     op: int
     worker_id: str
@@ -149,8 +151,9 @@ class RecordDrain:
 
 @dataclass(frozen=True, slots=True)
 class RecordOffsets:
-    """`ConfigWriteService.RecordOffsets`: a change of offsets begins (`told` are those that a reset will forget), under
-    `epoch`, or it has ended and its caller is about to be told."""
+    """`ConfigWriteService.RecordOffsets`: a change of offsets begins (`told` are the offsets that a reset will delete),
+    under `epoch`, or it has ended and its caller gets the answer next.
+    """
 
     op: int
     connector: str
@@ -165,7 +168,7 @@ class RecordOffsets:
 class DeleteStatuses:
     """`StatusWriteService.DeleteConnectorStatuses`; `tasks_from` None = the connector, its tasks and its topics.
 
-    What is started after this was decided, from `generation_below` on, keeps its status however late this is done.
+    Units started after this decision, from `generation_below` on, keep their statuses however late the deletion is.
     """
 
     op: int
@@ -176,9 +179,9 @@ class DeleteStatuses:
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """Write `state`, `trace` and `note` over exactly the record `over`, the rest of it as it is.
+    """Write `state`, `trace` and `note` over exactly the record `over`, and keep the rest of it.
 
-    Whatever else was written meanwhile, by a worker above all, stands: then this change is dropped.
+    If another record was written meanwhile, above all by a worker, that one stays and this change is discarded.
     """
 
     over: StatusEntry
@@ -189,7 +192,7 @@ class StatusChange:
 
 @dataclass(frozen=True, slots=True)
 class PutStatus:
-    """`StatusWriteService.PutStatuses`: what the leader has to say of units of one connector."""
+    """`StatusWriteService.PutStatuses`: the leader's changes to statuses of one connector."""
 
     op: int
     connector: str
@@ -217,8 +220,9 @@ Write = (
 
 @dataclass(frozen=True, slots=True)
 class ReserveGenerations:
-    """Ask for generations from `above` on, again and again until some are told: answered by GenerationsReserved, by a
-    new grant, or by nobody."""
+    """Request generations from `above` on, in every heartbeat until some are granted: answered by GenerationsReserved,
+    by a new grant, or not at all.
+    """
 
     epoch: int
     above: int
@@ -226,11 +230,11 @@ class ReserveGenerations:
 
 @dataclass(frozen=True, slots=True)
 class RenewEpoch:
-    """Campaign anew, on a new stream.
+    """Campaign again, on a new stream.
 
-    `give_up`: all generations of `epoch` are given out and no more are to be had, so ask for another one. Otherwise
-    the lease ended by our own clock while the store may still count us as the leader: hold on to the epoch, it may be
-    granted again.
+    `give_up`: all generations of `epoch` are given out and the store reserves no more, so request another epoch.
+    Otherwise the lease ended by our own clock while the store may still count this herder as the leader: keep the
+    epoch, it may be granted again.
     """
 
     epoch: int
@@ -247,20 +251,20 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class RoleChanged:
-    """From now on this herder serves as leader (`error` None), or answers everybody with `error`."""
+    """From now on this herder serves as leader (`error` None), or refuses every request with `error`."""
 
     error: HerdmeshError | None
 
 
 @dataclass(frozen=True, slots=True)
 class ViewsChanged:
-    """The views of these connectors and workers may have changed; watchers look again."""
+    """The views of these connectors and workers may have changed; watchers compare them."""
 
     connectors: frozenset[str]
     workers: frozenset[str]
 
 
 Campaigning = RenewEpoch | ReserveGenerations
-"""What the campaign carries out."""
+"""Instructions for the campaign."""
 
 Instruction = Send | CloseSession | Write | Campaigning | Reply | RoleChanged | ViewsChanged

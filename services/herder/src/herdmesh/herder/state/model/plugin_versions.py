@@ -1,9 +1,9 @@
-"""Plugin versions that connectors ask for (`connector.plugin.version`, KIP-891).
+"""Plugin versions that connectors request (`connector.plugin.version`, KIP-891).
 
-Owns reading the request and comparing versions. Rules of Connect: none or `latest` takes whatever a worker has; a bare
-version is that version and no other; `[1.0,2.0)` and the like are Maven ranges, several separated by commas.
+Owns parsing the request and comparing versions. Rules of Connect: none or `latest` accepts any version of a worker; a
+bare version is that version and no other; `[1.0,2.0)` and the like are Maven ranges, several separated by commas.
 
-Invariant: a request that cannot be read is met by no version: it is seen at once, and not guessed at.
+Invariant: a request that cannot be parsed matches no version: the error shows at once, instead of a wrong guess.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Part = tuple[int, int, str]
 
 
 def meets(version: str, wanted: str) -> bool:
-    """True when a plugin of `version` is what `wanted` asks for."""
+    """True when a plugin of `version` satisfies the request `wanted`."""
     wanted = wanted.strip()
     if not wanted or wanted == "latest":
         return True
@@ -55,7 +55,7 @@ def _within(version: str, found: re.Match[str]) -> bool:
 
 
 def _parts(version: str) -> list[_Part]:
-    """Numbers and words in order. A missing part counts as the number 0; a word before a release is less than that."""
+    """Numbers and words in order. A missing part counts as the number 0; a pre-release word is less than that."""
     parts: list[_Part] = []
     for text in _PARTS.findall(version.lower()):
         if text.isdigit():

@@ -16,12 +16,12 @@ from herdmesh.topicstore.contract import Revision
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Passed through to the config store: what makes a retry safe, what must still be so, and who asks."""
+    """Options for the config store: the request id that makes a retry safe, the expected revision, and the caller."""
 
     request_id: str = ""
     expected_revision: Revision | None = None
     caller: str = ""
-    #: write nothing, only tell the outcome of an earlier request of this id.
+    #: write nothing, only return the outcome of an earlier request of this id.
     retry_only: bool = False
     #: W3C trace context of the call; empty = it is not traced.
     traceparent: str = ""
@@ -29,10 +29,10 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class CreateConnector:
-    """`name` may be empty when the config has it. `initial_target` None = leave it (STARTED).
+    """`name` may be empty when the config has it. `initial_target` None = not set (STARTED).
 
-    `initial_offsets` are written with the connector, in one transaction; other offsets that an earlier connector of the
-    name left stay.
+    `initial_offsets` are written with the connector, in one transaction; other offsets of an earlier connector of the
+    name stay.
     """
 
     name: str
@@ -99,8 +99,9 @@ class ValidateConfig:
 
 @dataclass(frozen=True, slots=True)
 class PlanConfig:
-    """What a create or an update with this config would do. `name` may be empty when the config has it; else it is
-    exact, as in an update, and a note tells where a create would take it for another."""
+    """Compute the effect of a create or an update with this config. `name` may be empty when the config has it; else it
+    is exact, as in an update, and a note says when a create would read it as another name.
+    """
 
     name: str
     config: Properties
@@ -115,7 +116,7 @@ class GetPlugin:
 
 @dataclass(frozen=True, slots=True)
 class GetLoggers:
-    """Levels on every connected worker: of a logger and its children, or of all that have one of their own (empty)."""
+    """Levels on every connected worker: of a logger and its children, or (empty) of all that have their own."""
 
     logger: str
 
@@ -131,7 +132,7 @@ class SetLoggers:
 
 @dataclass(frozen=True, slots=True)
 class DrainWorker:
-    """Move everything off a worker and give it nothing more."""
+    """Move all units off a worker and give it no more."""
 
     worker_id: str
 
@@ -153,7 +154,7 @@ class ListDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class ReplayDeadLetters:
-    """Put dead letters of a connector back; `wire` is the caller's request, unopened."""
+    """Replay dead letters of a connector; `wire` is the caller's request, unopened."""
 
     name: str
     wire: object
@@ -168,7 +169,7 @@ class GetOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOffsets:
-    """Change the offsets of a stopped connector: to `offsets`, or forget all, or (a sink) back to a time."""
+    """Change the offsets of a stopped connector: to `offsets`, delete all, or (a sink) rewind to a time."""
 
     name: str
     offsets: tuple[OffsetEntry, ...] = ()
@@ -204,25 +205,25 @@ Request = (
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The answer to a change of a connector; its view tells the rest. `revision` is where the write stands."""
+    """The answer to a change of a connector; its view has the rest. `revision` is the revision of the write."""
 
     name: str
     revision: Revision | None
     created: bool = False
     validation: Validation | None = None
-    """What a worker said of the config; None where nothing was asked."""
+    """The worker's verdict on the config; None where none was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restarting:
-    """The answer to a restart: every unit looked at, the connector (task None) first, with its state before."""
+    """The answer to a restart: every unit considered, the connector (task None) first, with its previous state."""
 
     items: tuple[RestartItem, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RestartItem:
-    """One unit of a restart plan; `state` is RESTARTING when it is restarted. `worker_id` has it, or is stopping it."""
+    """Unit of a restart plan; `state` is RESTARTING when it is restarted. `worker_id` holds it, or is stopping it."""
 
     task: int | None
     state: RunState
@@ -246,7 +247,7 @@ class Draining:
 
 @unique
 class PlanAction(StrEnum):
-    """What would happen to a unit; names are those of the proto's `PlanAction`."""
+    """Planned change of a unit; names are those of the proto's `PlanAction`."""
 
     START = "START"
     STOP = "STOP"
@@ -256,7 +257,7 @@ class PlanAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """What would happen to the connector (task None) or a task. `worker_id` is where it would be, "" = nowhere."""
+    """Planned change of the connector (task None) or a task. `worker_id` is its worker afterwards, "" = none."""
 
     task: int | None
     action: PlanAction
@@ -283,7 +284,7 @@ class PluginDescribed:
 
 @dataclass(frozen=True, slots=True)
 class LoggersListed:
-    """The answer to GetLoggers: worker and logger, sorted by logger, then worker."""
+    """The answer to GetLoggers: pairs of worker and logger, sorted by logger, then worker."""
 
     loggers: tuple[tuple[str, LoggerLevel], ...]
 
@@ -304,22 +305,24 @@ class DeadLettersAnswer:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsAnswer:
-    """The answer to GetOffsets and ChangeOffsets: as they are now; after a reset, as they were. `message` is Connect's
-    about a change, and of those that are only told what somebody who reads them should know."""
+    """The answer to GetOffsets and ChangeOffsets: the current offsets; after a reset, the deleted ones. `message` is
+    Connect's for a change, and a remark for the reader of listed offsets.
+    """
 
     offsets: tuple[OffsetEntry, ...]
     message: str = ""
 
     @property
     def byte_count(self) -> int:
-        """Of the offsets' JSON."""
+        """Size of the offsets' JSON in bytes."""
         return sum(len(text.encode()) for one in self.offsets for text in (one.partition_json, one.offset_json or ""))
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsRecorded:
-    """How far the config store knows a change of offsets to be. `repeated` = an earlier request of its id had come so
-    far; `overtaken` = it was begun and not ended, and something else was done to the connector since."""
+    """Progress of a change of offsets by the config store's records. `repeated` = an earlier request of its id had come
+    so far; `overtaken` = that one began and did not end, and the connector was changed in another way since.
+    """
 
     ended: bool
     told: OffsetsAnswer

@@ -1,29 +1,30 @@
 """Restart policy: when a FAILED unit is started again automatically, by class of error, backoff and budget.
 
-Owns the rule and each unit's account. Owns neither the restart (`restarts.py`) nor how the account outlives a leader
-(`leader_statuses.py`). Times are the herder's, chance comes from the caller.
+Owns the rule and each unit's restart history. Owns neither the restart (`restarts.py`) nor how the history outlives a
+leader (`leader_statuses.py`). Times are the herder's, random numbers come from the caller.
 
 The rule:
 - By class: RETRIABLE and UNKNOWN are restarted. FENCED (its id was taken over, though by our knowledge it is the owner)
   is restarted too, so that a fence that hit the rightful owner heals, but once a minute at most, so that two owners do
   not fence each other in a loop. FATAL is not: the same input fails again, and each attempt would read it anew.
-  BAD_CONFIG is not: the config must change. DATA_LOSS is not: a human decides. UNREACHABLE (no broker of the cluster
-  answered) is restarted for as long as that lasts.
+  BAD_CONFIG is not: the config must change. DATA_LOSS is not: an operator decides. UNREACHABLE (no broker of the
+  cluster answered) is restarted for as long as that lasts.
 - Backoff: attempt n in a row waits backoff_ms x 2^(n-1), at most backoff_max_ms, less a share of up to `jitter`, so
   that tasks that failed together do not come back together. Attempts are in a row until the unit has stayed RUNNING for
   backoff_max_ms: a unit that never stays up for so long counts as failing again, whatever it did in between.
 - Budget: at most attempts_max restarts within any window_ms. It counts restarts, whether the unit ran well in between
-  or not. Once it is spent the unit stays FAILED until somebody acts, also after the window: whatever fails so often
-  needs a human. A restart after UNREACHABLE is not counted: all tasks share that cause, no restart of one makes it
-  better or worse, and once it is over nobody is needed. It has a row of its own, which ends when the unit was RUNNING
-  for OUTAGE_OVER_MS or failed of something else, and waits OUTAGE_BACKOFF_MAX_MS at most: a second outage within
-  minutes is another one, and a unit that failed for other reasons waits no longer for it. One that failed before this
-  leader knew it waits for nothing: a leader is granted its epoch by a write to the cluster, so that the outage is over.
-  Where the leader changes meanwhile, one may be counted.
-- What gives a new account: a restart that somebody asks for, a changed config, stop and resume. What costs nothing: a
-  worker that dies, leaves or is drained, a move, a pause, another leader. While its connector is paused a unit waits.
-- Another leader knows of the attempts that statuses tell of, also of what is told late: one that was begun while no
-  status store wrote, by a leader that is lost before one does, is not counted. Who leads again knows its own.
+  or not. Once it is spent the unit stays FAILED until an operator acts, also after the window: a unit that fails so
+  often needs an operator. A restart after UNREACHABLE is not counted: all tasks share that cause, no restart of one
+  makes it better or worse, and once it is over no operator is needed. Its attempts are counted in a row of their own,
+  which ends when the unit was RUNNING for OUTAGE_OVER_MS or failed for another reason; their wait is at most
+  OUTAGE_BACKOFF_MAX_MS: a second outage within minutes is another one, and a unit that failed for other reasons waits
+  no longer for it. A unit that failed before this leader knew it is restarted at once: a leader is granted its epoch by
+  a write to the cluster, so that the outage is over. If the leader changes meanwhile, one such restart may be counted.
+- A new history begins with a requested restart, a changed config, stop and resume. Not counted: the death, leave or
+  drain of a worker, a move, a pause, another leader. While its connector is paused a unit waits.
+- Another leader knows the attempts that statuses record, also those recorded late. One case is not counted: a restart
+  begun while no status store could write, by a leader that was lost before one could. A herder that leads again knows
+  its own restarts.
 
 Invariants: a restart is scheduled only while the verdict is RESTART; no window holds more than attempts_max attempts.
 """
@@ -49,9 +50,9 @@ _KEYS = (ENABLED_KEY, ATTEMPTS_MAX_KEY, WINDOW_MS_KEY, BACKOFF_MS_KEY, BACKOFF_M
 
 FENCED_BACKOFF_MS = 1_000
 FENCED_PAUSE_MS = 60_000
-#: An attempt without a broker costs little, and how long this is, is how long everything stands still after an outage.
+#: An attempt without a broker costs little; all tasks stay down for up to this time after an outage.
 OUTAGE_BACKOFF_MAX_MS = 30_000
-#: A unit that was RUNNING for so long had reached the cluster, and not only begun to.
+#: A unit that was RUNNING for so long had reached the cluster, and not only started.
 OUTAGE_OVER_MS = 3_000
 
 _BY_ITSELF = frozenset({ErrorClass.RETRIABLE, ErrorClass.UNKNOWN, ErrorClass.FENCED, ErrorClass.UNREACHABLE})
@@ -60,12 +61,12 @@ _DOUBLINGS_MAX = 40
 
 @unique
 class Verdict(StrEnum):
-    """What follows a failure."""
+    """Decision about a failure."""
 
     RESTART = "RESTART"
-    #: restarts by themselves are switched off.
+    #: automatic restarts are switched off.
     OFF = "OFF"
-    #: its class says that a restart would not help.
+    #: a restart would not help, by its class.
     HOPELESS = "HOPELESS"
     #: the budget is spent.
     SPENT = "SPENT"
@@ -73,33 +74,33 @@ class Verdict(StrEnum):
 
 @dataclass(slots=True)
 class RestartHistory:
-    """What the policy remembers of one unit."""
+    """Restarts of one unit and the policy's last decision."""
 
-    #: the config it is about: another config has another account.
+    #: the config of this history: another config has another history.
     tag: str = ""
-    #: when its restarts were begun, oldest first; older ones than the window are dropped at the next failure.
+    #: the times when its restarts began, oldest first; older ones than the window are dropped at the next failure.
     attempts_ms: list[int] = field(default_factory=list[int])
-    #: restarts since it last stayed up, but for those after UNREACHABLE.
+    #: restarts since it last stayed up, except those after UNREACHABLE.
     in_a_row: int = 0
     #: restarts after UNREACHABLE since it last reached the cluster.
     outages_in_a_row: int = 0
-    #: the generation whose failure was decided last, and what was decided.
+    #: the generation whose failure was decided last, and the decision.
     generation: int = 0
     verdict: Verdict = Verdict.RESTART
     failure: Failure | None = None
     failed_ms: int | None = None
     #: when the restart is due; None = none is.
     next_ms: int | None = None
-    #: the one that is due stands in `attempts_ms` already: a leader before us began it and could not finish.
+    #: the due restart is in `attempts_ms` already: an earlier leader began it and could not finish.
     counted: bool = False
     fenced_ms: int | None = None
     #: the generation whose restart was begun last.
     begun: int = 0
-    #: statuses of earlier generations tell of another account.
+    #: statuses of earlier generations belong to another history.
     from_generation: int = 0
-    #: when the restarts that it knows of were begun, by the clock of who began them.
+    #: start times of the known restarts, by the clocks of the herders that began them.
     known_ms: set[int] = field(default_factory=set[int])
-    #: one that must have been, and when it was due; None = there is none, or a status told of it.
+    #: the due time of an inferred restart; None = none, or a status has confirmed it.
     inferred_ms: int | None = None
 
     def fail(
@@ -112,9 +113,10 @@ class RestartHistory:
         *,
         before_us: bool = False,
     ) -> None:
-        """Decide what follows a failure. What statuses tell of the account is taken in before (`add_status`). `ran_ms`
-        = how long it was RUNNING, None = not at all; `chance(attempt)` is a number from 0 to 1; `before_us`: a worker
-        brought it along, as it failed before this leader knew it."""
+        """Decide about a failure. The caller has added the attempts in statuses before (`add_status`). `ran_ms` = how
+        long it was RUNNING, None = not at all; `chance(attempt)` is a number from 0 to 1; `before_us` = a worker
+        brought the unit along, FAILED before this leader knew it.
+        """
         self.attempts_ms = policy.within(self.attempts_ms, now)
         self.known_ms.intersection_update(policy.within(self.known_ms, now))
         if self.inferred_ms not in self.attempts_ms:
@@ -138,7 +140,7 @@ class RestartHistory:
             self.next_ms = now + max(wait_ms, pause_ms)
 
     def begin(self, now: int) -> None:
-        """The restart that was due is carried out."""
+        """The due restart begins."""
         if not self.counted and self.is_free:
             self.outages_in_a_row += 1
         elif not self.counted:
@@ -150,13 +152,16 @@ class RestartHistory:
             self.fenced_ms = now
 
     def resume_failed(self, generation: int, failure: Failure | None, now: int) -> None:
-        """The unit is held as it failed under this generation, and nothing is to come: its worker never heard of the
-        restart, or was away when it was due. It is due now, and counts once."""
+        """The unit is still held, FAILED under this generation, and no restart is scheduled: its worker never received
+        the restart, or was unreachable when it was due. It is due now, and counts once.
+        """
         self.generation, self.failure = generation, self.failure or failure
         self.next_ms, self.counted = now, self.begun == generation
 
     def add_attempts(self, attempts_ms: Sequence[int], now: int) -> None:
-        """A status, or we as an earlier leader, tell of restarts under this account: take in those not known."""
+        """Add the unknown restarts of this history that a status has, or that this herder began during an earlier
+        leadership.
+        """
         news = [at_ms for at_ms in attempts_ms if at_ms not in self.known_ms]
         if not news:
             return
@@ -170,22 +175,22 @@ class RestartHistory:
 
     @property
     def is_free(self) -> bool:
-        """The restart that is due costs nothing of the budget."""
+        """True when the due restart does not count for the budget."""
         return self.failure is not None and self.failure.error_class is ErrorClass.UNREACHABLE
 
     def is_overdrawn(self, policy: RestartPolicy, now: int) -> bool:
-        """The restart that is due is one too many: others became known after it was decided."""
+        """True when the due restart exceeds the budget: other restarts became known after it was decided."""
         paid = self.counted or self.is_free
         return not paid and len(policy.within(self.attempts_ms, now)) >= policy.attempts_max
 
     @property
     def is_empty(self) -> bool:
-        """Nothing to remember."""
+        """True when there is nothing to remember."""
         return not self.attempts_ms and self.next_ms is None
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt that is due, under way or was last; of the one that would come when none was."""
+        """The number of the attempt that is due, under way or was last; of the next one when there was none."""
         waits = self.next_ms is not None and not self.counted
         return max(1, len(self.attempts_ms) + (1 if waits else 0))
 
@@ -199,21 +204,22 @@ class RestartHistory:
 
 
 def backoff_ms(policy: RestartPolicy, attempt: int, chance: float) -> int:
-    """How long attempt n (from 1) in a row waits. The longest wait is never exceeded; chance only shortens."""
+    """The wait before attempt n (from 1) in a row. The longest wait is never exceeded; chance only shortens."""
     doubled = policy.backoff_ms * 2 ** min(attempt - 1, _DOUBLINGS_MAX)
     return int(min(doubled, policy.backoff_max_ms) * (1.0 - policy.jitter * chance))
 
 
 def tag_of(entry: ConnectorEntry, unit: UnitId) -> str:
-    """Names what an account is about: changed by every update, re-creation, new task set and restart that somebody
-    asked for, and by nothing else. So each of these gives a new account, whoever leads."""
+    """Tag of the history: changed by every update, re-creation, new task set and requested restart, and by nothing
+    else. So each of these begins a new history, whichever herder leads.
+    """
     what = entry.digest_of(unit.task) if unit.task is not None else str(entry.config_revision)
     asked = entry.restarts.get(unit.task, 0)
     return f"{zlib.crc32(f'{entry.incarnation}/{what}/{asked}'.encode()):08x}"
 
 
 def note_of(account: RestartHistory | None, attempts_max: int) -> RestartNote | None:
-    """The account as a status carries it; None when there is nothing to remember."""
+    """The history as a status carries it; None when there is nothing to remember."""
     if account is None or account.is_empty:
         return None
     attempts_ms, since_ms = tuple(account.attempts_ms), account.failed_ms
@@ -223,12 +229,12 @@ def note_of(account: RestartHistory | None, attempts_max: int) -> RestartNote | 
 def read_back(
     stored: StatusEntry | None, tag: str, generation: int, now: int, ours: RestartHistory | None = None
 ) -> RestartHistory:
-    """The account that leaders before us left in a unit's status, and `ours`, when we led before: a status may not tell
-    of the last that we did. `generation` = the one that a worker holds, or 0.
+    """The history that earlier leaders left in a unit's status, joined with `ours` from an earlier leadership of this
+    herder: a status may lack our last restart. `generation` = the one that a worker holds, or 0.
 
-    A newer generation than the status speaks of proves that the restart it announces was carried out: it is counted,
-    and not due again. A status RESTARTING of the very generation that is held still tells of one that was counted and
-    not carried out: it is due at once, and not counted again.
+    A newer generation than the status's proves that the announced restart was carried out: it is counted, and not due
+    again. A status RESTARTING of the very generation that is still held means that the restart was counted and not
+    carried out: it is due at once, and not counted again.
     """
     account = _read_note(stored, tag, generation, now)
     if ours is None or ours.tag != tag:
@@ -260,9 +266,10 @@ def _read_note(stored: StatusEntry | None, tag: str, generation: int, now: int) 
 
 
 def add_status(account: RestartHistory, stored: StatusEntry | None, policy: RestartPolicy, now: int) -> None:
-    """What a status tells that was written after the account was read back: of the last restart by a leader before us,
-    say, which its worker could not tell of while the store was away. One that is under way by that word is due still,
-    and paid, when the unit is held as it failed."""
+    """Add the restarts from a status that was written after the history was read back: for instance the last restart by
+    an earlier leader, which its worker could not report while the store was unreachable. A restart that the status
+    shows under way is due still, and counted, when the unit is held FAILED.
+    """
     if stored is None or stored.generation < account.from_generation:
         return
     if stored.note is None or stored.note.tag != account.tag:
@@ -277,8 +284,8 @@ def add_status(account: RestartHistory, stored: StatusEntry | None, policy: Rest
 def policy_of(defaults: RestartPolicy, config: Properties) -> RestartPolicy:
     """The policy of one connector: its own keys, else the herder's settings.
 
-    Validation refuses what is no number, but other writers of the config topic need not ask it: such a value counts as
-    not set.
+    Validation refuses values that are no numbers, but other writers of the config topic need not validate: such a value
+    counts as not set.
     """
     if not any(key in config for key in _KEYS):
         return defaults
@@ -296,7 +303,7 @@ def policy_of(defaults: RestartPolicy, config: Properties) -> RestartPolicy:
 def shown(
     policy: RestartPolicy, account: RestartHistory, failed: bool, under_way: bool, now: int
 ) -> AutoRestart | None:
-    """The account as users see it; None when the unit neither failed within the window nor is FAILED."""
+    """The history as users see it; None when the unit neither failed within the window nor is FAILED."""
     recent = any(at_ms > now - policy.window_ms for at_ms in account.attempts_ms)
     if not (recent or failed or under_way) or account.failed_ms is None:
         return None
@@ -315,9 +322,10 @@ def explained(
     refers: bool = False,
 ) -> str:
     """Why a FAILED unit is not RUNNING and what happens next, in one line. The time of a restart is added where times
-    are written as text. `failure` = what its status says, `cure` = the command that restarts it, `refers` = the config
-    has references, whose values may change without it."""
-    # What was decided was decided on the account's failure; a status read since may tell of another, or of none.
+    are written as text. `failure` = the one in its status, `cure` = the command that restarts it, `refers` = the config
+    has references, whose values may change without it.
+    """
+    # The verdict belongs to the history's failure; a status read since may have another one, or none.
     failed = account.failure or failure
     error_class = failed.error_class if failed is not None else ErrorClass.UNKNOWN
     match account.verdict:

@@ -1,10 +1,10 @@
-"""Values of the herder's state: stored entries, statuses, what workers report. Plain and immutable.
+"""Values of the herder's state: stored entries, statuses, workers' reports. Plain and immutable.
 
-Owns no behaviour beyond comparing and naming. What herder and worker both say (units, assignments, states) is in
-`herdmesh.session.model`; `herdmesh.herder.wire` translates the rest.
+Owns no behaviour beyond comparing and naming. The values that herder and worker share (units, assignments, states) are
+in `herdmesh.session.model`; `herdmesh.herder.wire` translates the rest.
 
 Invariant: every value here is immutable, so events, instructions, views and state may share it. A few fields named
-`wire` carry a message of the wire unopened: the state never looks inside, it only hands it on.
+`wire` carry a message of the wire unopened: the state never reads it, it only passes it on.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ TASKS_MAX_KEY = "tasks.max"
 TASKS_MAX_ENFORCE_KEY = "tasks.max.enforce"
 
 
-#: states in which a worker has the unit in its hands.
+#: states in which a worker holds the unit.
 HELD_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FAILED, RunState.RESTARTING, RunState.STOPPED})
 
 
 @unique
 class ConnectorType(StrEnum):
-    """Which way records flow; UNKNOWN when neither a worker nor a name tells (`connector_names.type_of`)."""
+    """Direction of the records; UNKNOWN when neither a worker nor a name shows it (`plugin_catalog.type_of`)."""
 
     UNKNOWN = "UNSPECIFIED"
     SOURCE = "SOURCE"
@@ -41,7 +41,7 @@ class ConnectorType(StrEnum):
 
 @unique
 class PluginKind(StrEnum):
-    """What a plugin is; names are those of the proto's `PluginKind`."""
+    """Kind of a plugin; names are those of the proto's `PluginKind`."""
 
     SOURCE = "SOURCE"
     SINK = "SINK"
@@ -67,7 +67,7 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPlugin:
-    """A plugin that a worker found and could not use. `plugin` empty = nothing in the folder can be used."""
+    """A plugin that a worker found and cannot use. `plugin` empty = nothing in the folder can be used."""
 
     folder: str
     plugin: str
@@ -95,7 +95,7 @@ class ConnectorEntry:
     task_count_record: int | None = None
     pending_fencing: bool = False
     foreign: bool = False
-    #: by task (None = the connector itself): what runs below this generation was asked to restart since.
+    #: by task (None = the connector itself), a requested restart covers every lower generation.
     restarts: Mapping[int | None, int] = field(default_factory=dict[int | None, int])
 
     @property
@@ -110,34 +110,34 @@ class ConnectorEntry:
 
     @property
     def plugin(self) -> tuple[str, str]:
-        """The class and the version of it that is asked for; empty = any version."""
+        """The class and its requested version; empty = any version."""
         version = self.config.get(PLUGIN_VERSION_KEY)
         return self.class_name, version if isinstance(version, str) else ""
 
     @property
     def tasks_max(self) -> int:
-        """`tasks.max`; 1 where a foreign writer stored what is not a number."""
+        """`tasks.max`; 1 where a foreign writer stored a value that is not a number."""
         value = self.config.get(TASKS_MAX_KEY)
         return int(value) if isinstance(value, str) and value.strip().isdigit() else 1
 
     @property
     def adopted(self) -> bool:
-        """True once a manifest of ours stands last: before that, Java's rules hold and no set of ours was committed."""
+        """True once our manifest is the last record: before, Java's rules hold and no set of ours was committed."""
         return bool(self.incarnation) and not self.foreign
 
     @property
     def set_is_current(self) -> bool:
-        """True when the committed task set is complete, ours, not empty and made from the config as it is now."""
+        """True when the committed task set is complete, ours, not empty and created from the current config."""
         return self.adopted and not self.inconsistent and bool(self.tasks) and self.applied_config == self.config
 
     def digest_of(self, task: int) -> str:
-        """What `Assignment.task_digest` says for a task of the committed set."""
+        """The `Assignment.task_digest` of a task of the committed set."""
         return f"{self.task_set_version}:{self.task_digests[task]}"
 
 
 @dataclass(frozen=True, slots=True)
 class RestartNote:
-    """A unit's restart account as its status carries it, so that the next leader goes on with it.
+    """A unit's restart history as its status carries it, so that the next leader continues it.
 
     `tag` names the config it is about (`restart_policy.tag_of`); `attempts_ms` are the times of the restarts within the
     window, oldest first; `attempt` of `attempts_max` is due, under way or was last; `next_ms` is when it is due, None =
@@ -154,8 +154,9 @@ class RestartNote:
 
 @dataclass(frozen=True, slots=True)
 class StatusEntry:
-    """A status as the status store has it (`statusstore.v1.Status`). `conditions` are those that `note` does not say;
-    `revision` is that of its own record."""
+    """A status as the status store has it (`statusstore.v1.Status`). `conditions` are those that are not in `note`;
+    `revision` is that of its own record.
+    """
 
     unit: UnitId
     state: RunState
@@ -172,7 +173,7 @@ class StatusEntry:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Whether a life of a worker is believed to go on, as the status store tells it."""
+    """Lease of one incarnation of a worker, from the status store."""
 
     worker_id: str
     incarnation: str
@@ -181,7 +182,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class RateUse:
-    """What a task does with a rate limit of its connector, of records or of bytes."""
+    """A task's use of a rate limit of its connector, in records or in bytes."""
 
     limit_per_second: float
     used_per_second: float
@@ -190,7 +191,7 @@ class RateUse:
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """How far a task has come. `wire` is the whole message, unopened."""
+    """Progress of a task. `wire` is the whole message, unopened."""
 
     unit: UnitId
     lag: Lag = NOT_KNOWN
@@ -214,8 +215,9 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLevel:
-    """The level of a logger on every worker. `revision` is of its record in the config topic: one that was set later
-    has a later one."""
+    """The level of a logger on every worker. `revision` is that of its record in the config topic: a level that was set
+    later has a later one.
+    """
 
     logger: str
     level: str
@@ -233,8 +235,9 @@ class LoggerLevel:
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """What is to be known of the key that signs Connect's internal requests, and no part of it. `age_ms` is by wall
-    clocks at the moment it is told; below 0 when its maker's clock is ahead."""
+    """Age and kind of the key that signs Connect's internal requests, without any of its bytes. `age_ms` is by wall
+    clocks at the moment of the event; below 0 when the clock of the key's creator is ahead.
+    """
 
     algorithm: str
     size_bytes: int
@@ -243,10 +246,10 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class AutoRestart:
-    """Where the restart policy stands with a unit, as users see it.
+    """Automatic restarts of a unit, as users see them.
 
-    `attempt` is under way or comes next, from 1; attempts_max + 1 when the budget is spent. `next_ms` None = none
-    comes by itself. `under_way` = the unit is being restarted now.
+    `attempt` is under way or comes next, from 1; attempts_max + 1 when the budget is spent. `next_ms` None = no
+    automatic restart is scheduled. `under_way` = the unit is being restarted now.
     """
 
     attempt: int
@@ -258,35 +261,36 @@ class AutoRestart:
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """The numbers of the restart policy (`restart_policy.py`): of the herder's settings, or of one connector."""
+    """Numbers of the restart policy (`restart_policy.py`): from the herder's settings, or of one connector."""
 
     enabled: bool = True
     attempts_max: int = 10
     window_ms: int = 3_600_000
     backoff_ms: int = 1_000
     backoff_max_ms: int = 300_000
-    #: the share of a backoff that chance may take off, 0 to 0.5.
+    #: the largest share of a backoff that chance may subtract, 0 to 0.5.
     jitter: float = 0.2
 
     def within(self, times_ms: Iterable[int], now: int) -> list[int]:
-        """Those that count for the budget still."""
+        """The times that still count for the budget."""
         return [at_ms for at_ms in times_ms if at_ms > now - self.window_ms]
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The numbers the state works by; see `settings.py` for what they mean to an operator."""
+    """Numbers that the state works by; `settings.py` explains them to an operator."""
 
     herder_id: str = "herder"
     session_timeout_ms: int = 6_000
     stream_grace_ms: int = 2_000
     rebalance_delay_ms: int = 0
     stop_timeout_ms: int = 30_000
-    #: nothing starts on the first worker of all until no other joined for this time, or for three times this: it would
-    #: be given everything, and the next ones nothing.
+    #: nothing starts on the very first worker until no other joined for this time, or for three times this: it would
+    #: get all units, and the next workers none.
     initial_delay_ms: int = 0
-    #: how long the units of a worker that leaves run on there: when all workers are stopped, nothing is to start on one
-    #: that says so a moment later. More workers that leave meanwhile lengthen it, up to three times this.
+    #: how long the units of a leaving worker run on there: when all workers are stopped, no unit should start on one
+    #: that announces its own stop a moment later. More workers that leave meanwhile lengthen it, up to three times
+    #: this.
     leave_gather_ms: int = 500
     heartbeat_ms: int = 1_000
     #: when units that could stay move for balance, and how many at once: see `balance.py`.
@@ -299,5 +303,5 @@ class Rules:
     #: 0 = a key never expires.
     session_key_ttl_ms: int = 3_600_000
     restart: RestartPolicy = field(default_factory=RestartPolicy)
-    #: what the jitter of restarts is drawn from, with the unit and the attempt.
+    #: seed of the restarts' jitter, together with the unit and the attempt.
     seed: int = 0

@@ -1,4 +1,4 @@
-"""Units: connectors and tasks, from what is wanted to the worker that runs each.
+"""Units: connectors and tasks, from the wanted state to the worker that runs each.
 
 Owns the comparison of wanted and held (`lifecycle`), the rule between two owners: stop, acknowledge, start
 (`handover`), task sets (`task_sets`), places (`placement`, which uses `assignment`), balance (`balance`), restarts

@@ -1,19 +1,19 @@
 """Assignment: one pure function that chooses which worker runs which unit.
 
-Owns the choice of places. Does not own how a unit gets there: stop, acknowledge, start (`placement.py`). Connectors and
-tasks are balanced by separate calls.
+Owns the choice of workers. Does not own the steps that bring a unit there: stop, acknowledge, start (`placement.py`).
+Connectors and tasks are balanced by separate calls.
 
 Promises (each is a hypothesis property in tests/units/test_assignment.py, the second also against brute force):
-- balanced: no other placement is more even; where every worker can take every unit, the fullest and the emptiest
-  differ by at most one. Where plugins limit which worker can take what: an optimal semi-matching (Harvey, Ladner,
+- balanced: no other placement is more even; where every worker can run every unit, the fullest and the emptiest
+  differ by at most one. Where plugins limit which worker can run what: an optimal semi-matching (Harvey, Ladner,
   Lovasz, Tamir 2003);
 - fewest moves: no placement as even as this one keeps more units in their places;
 - deterministic: equal input gives an equal answer, whatever order dictionaries have;
-- eligible: no unit goes where it cannot run.
+- eligible: no unit goes to a worker that cannot run it.
 
-How: units that the same workers can take are alike, so only their numbers per worker matter. A placement is a flow with
+How: units that the same workers can run are alike, so only their numbers per worker matter. A placement is a flow with
 convex costs (a worker's n-th unit costs 2n - 1, and a move a little), and a flow is cheapest when no cycle of changes
-has a negative cost (Klein 1967). So: level greedily, many units at a time, then cancel the cycles that are left.
+has a negative cost (Klein 1967). So: level greedily, many units at a time, then cancel the remaining cycles.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import cast
 
 from herdmesh.session.model import UnitId
 
-#: costs of a change: by how much the sum of squared loads changes first, then by how many moves.
+#: costs of a change: first the change of the sum of squared loads, then the number of moves.
 _Cost = tuple[int, int]
 _FREE: _Cost = (0, 0)
 _ORDER = attrgetter("order")
@@ -34,7 +34,7 @@ _ORDER = attrgetter("order")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """`unit` leaves `source` (None = it was nowhere) for `target` (None = no worker can take it)."""
+    """`unit` leaves `source` (None = it has no worker) for `target` (None = no worker can run it)."""
 
     unit: UnitId
     source: str | None
@@ -50,10 +50,10 @@ def assign(
 ) -> list[Move]:
     """The moves that lead from `previous` to a balanced placement of `units`, sorted by unit.
 
-    `units` maps each unit to the workers that have its plugin; `previous` to where it is now. A unit whose worker is
-    not among `workers` or lacks the plugin must move. With `rebalance` false only those and the new ones get a
-    place, and nothing that can stay moves. `moves_max` cuts those off that have a target: the rest are found again from
-    where the first lead, and there are as many of them. Takes O(units + moves x log workers + workers^3).
+    `units` maps each unit to the workers that have its plugin; `previous` to its current worker. A unit whose worker is
+    not among `workers` or lacks the plugin must move. With `rebalance` false only those and the new ones get a worker,
+    and no unit that can stay moves. `moves_max` limits the moves that have a target; a second call from the resulting
+    placement finds the rest, and just as many. Takes O(units + moves x log workers + workers^3).
     """
     loads = _Loads(sorted(workers), _groups(workers, units, previous))
     loads.place_homeless()
@@ -73,7 +73,7 @@ def assign(
 
 @dataclass(slots=True)
 class _Group:
-    """Units that the same workers can take: which worker has each, which units have none, and each worker's quota."""
+    """Units that the same workers can run: which worker has each, which units have none, and each worker's quota."""
 
     able: tuple[str, ...]
     held: dict[str, list[UnitId]]
@@ -81,11 +81,11 @@ class _Group:
     count: dict[str, int] = field(default_factory=dict[str, int])
 
     def extra(self, worker: str) -> int:
-        """How many it is to have more than it has."""
+        """Units that the worker lacks to its quota."""
         return self.count[worker] - len(self.held[worker])
 
     def pool(self) -> list[UnitId]:
-        """The units that change place, and those that have no place to go to, in order."""
+        """The units that change their worker, and those that get none, in order."""
         pool = list(self.homeless)
         for worker in self.able:
             surplus = -self.extra(worker)
@@ -94,11 +94,11 @@ class _Group:
         return sorted(pool, key=_ORDER)
 
     def room(self) -> int:
-        """How many of the pool have a place to go to: the first."""
+        """The number of units of the pool, from its start, that get a worker."""
         return sum(max(0, self.extra(worker)) for worker in self.able)
 
     def targets(self, count_max: int | None) -> Iterator[str]:
-        """Targets of the first units of the pool: each goes to the worker that is to get most of the remaining ones."""
+        """Targets of the first units of the pool: each goes to the worker that needs most of the remaining ones."""
         takers = [(-extra, worker) for worker in self.able if (extra := self.extra(worker)) > 0]
         heapq.heapify(takers)
         left = self.room() if count_max is None else count_max
@@ -137,7 +137,7 @@ def _groups(
 
 
 class _Loads:
-    """How many units of each group each worker is to have, during one call."""
+    """Quotas of each group on each worker, during one call."""
 
     def __init__(self, workers: list[str], groups: list[_Group]) -> None:
         self.groups = groups
@@ -148,7 +148,7 @@ class _Loads:
                 self._load[worker] += group.count[worker]
 
     def place_homeless(self) -> None:
-        """Each to the emptiest worker that can take it; the choosiest units first."""
+        """Put each on the emptiest worker that can run it; the units with the fewest able workers first."""
         for group in sorted(self.groups, key=lambda group: (len(group.able), group.able)):
             emptiest = [(self._load[worker], worker) for worker in group.able]
             heapq.heapify(emptiest)
@@ -160,7 +160,8 @@ class _Loads:
 
     def level(self) -> bool:
         """Lower one worker's load along a shortest chain of moves to one that is two or more below it; False when
-        there is no such pair."""
+        no such pair exists.
+        """
         for source in sorted(self._load, key=lambda worker: (-self._load[worker], worker)):
             chain = self._chain_down(source)
             if chain:
@@ -189,10 +190,10 @@ class _Loads:
         return []
 
     def cancel(self) -> bool:
-        """Make one change that keeps the loads as even and saves a move; False when there is none.
+        """Make one change that keeps the loads as even and saves a move; False when none exists.
 
-        Bellman-Ford over the workers and one node that stands for "a load that nobody has": from it to a worker means
-        that this one's load falls, to it that it rises. A cycle through it swaps two neighbouring loads.
+        Bellman-Ford over the workers and one extra node, "a load of no worker": an edge from it to a worker means that
+        the worker's load falls, an edge to it that the load rises. A cycle through it swaps two neighbouring loads.
         """
         edges = list(self._edges())
         cost: dict[str, _Cost] = dict.fromkeys([*self._load, ""], _FREE)
@@ -210,7 +211,8 @@ class _Loads:
             cycle = _cycle(steps, changed)
             if cycle:
                 chain = [(giver, taker, group) for giver, taker, group in cycle if group is not None]
-                # Through the node of loads each further unit costs more; around workers only, as long as it saves.
+                # Through the extra node each further unit costs more; around workers only, shift as many as save a
+                # move.
                 self._shift(chain, 1 if len(chain) < len(cycle) else min(map(_saving, chain)))
                 return True
         return False
@@ -241,7 +243,7 @@ class _Loads:
 
 
 def _saving(step: tuple[str, str, _Group]) -> int:
-    """How many units can take this step at the cost that the first one has."""
+    """The number of units that can take this step at the cost of the first one."""
     giver, taker, group = step
     to_spare = group.extra(giver) if group.extra(giver) > 0 else group.count[giver]
     return min(to_spare, -group.extra(taker)) if group.extra(taker) < 0 else to_spare

@@ -1,14 +1,14 @@
 """Balance: moves of running units from fuller workers to emptier ones, later, a few at a time, and only if that gains.
 
-Owns when units move although they need not, which and how many; and the sentences about a balance that is still to
-come. Does not own moves that are necessary (the worker left, drains or lacks a plugin): `placement.py` makes those, and
-they wait for nothing here.
+Owns when units move although they need not, which and how many; and the sentences about a pending balance. Does not own
+moves that are necessary (the worker left, drains or lacks a plugin): `placement.py` makes those, and nothing here
+delays them.
 
 A move is a restart, so it waits until the mesh is calm: for `balance_delay_ms` loads were uneven, no worker joined,
 left, broke its stream, drained or was undrained, and no unit was placed because of that; and no start or stop is under
 way. Then units move in waves of at most `balance_moves_max`; the next wave is decided anew once all units of the last
-one have started. A balance begins only where some worker gives up at least one unit and `balance_threshold_percent` of
-its load; once begun it goes on until loads are as even as they can be, unless the mesh is calm no more.
+one have started. A balance begins only if some worker would lose at least one unit and `balance_threshold_percent` of
+its load. Once begun it continues until loads are as even as they can be, unless the mesh is no longer calm.
 
 Invariant: no unit moves for balance that was placed less than `balance_delay_ms` ago.
 """
@@ -33,14 +33,14 @@ from herdmesh.herder.state.units import handover, lifecycle, placement
 from herdmesh.herder.state.units.assignment import Move, assign
 from herdmesh.session.model import UnitId
 
-#: between two looks at all units, and so at least between two waves.
+#: between two checks of all units, and so at least between two waves.
 LOOK_MS = 1_000
-#: a start that has not been answered for so long holds up no balance: its unit may never come up.
+#: a start without a report for so long delays no balance: its unit may never come up.
 STARTING_MS_MAX = 300_000
 
 
 def tick(memory: HerderMemory) -> None:
-    """Count what a balance would move, and begin a wave of it when the time has come."""
+    """Count the moves of a balance, and begin a wave of them when it is due."""
     pending = memory.balance
     if memory.step.now - pending.looked_ms < LOOK_MS or memory.agenda.has_dirty or memory.agenda.has_deferred:
         return
@@ -55,7 +55,7 @@ def tick(memory: HerderMemory) -> None:
         return
     moves = _worthwhile(memory, spare_recent=due)
     if due and not moves:
-        due, moves = False, _worthwhile(memory, spare_recent=False)  # what was placed of late moves later, if at all
+        due, moves = False, _worthwhile(memory, spare_recent=False)  # recently placed units move later, if at all
     _note(memory.step, memory.agenda, memory.balance, moves)
     if not moves:
         pending.under_way = False
@@ -66,7 +66,7 @@ def tick(memory: HerderMemory) -> None:
 
 
 def in_flight(memory: HerderMemory) -> int:
-    """How many units are being stopped or started, or are about to be."""
+    """The number of units that are being stopped or started, or are about to be."""
     count = 0
     may_start = lifecycle.may_start(memory)
     for connector in memory.inventory.connectors.values():
@@ -83,8 +83,9 @@ def in_flight(memory: HerderMemory) -> int:
 
 
 def reason(memory: HerderMemory, member: Member) -> str:
-    """Why a worker has more or fewer units than its share and what becomes of it, in one line; empty when it has its
-    share."""
+    """Why a worker has more or fewer units than its share, and what happens next, in one line; empty when it has its
+    share.
+    """
     pending = memory.balance
     change = pending.changes.get(member.worker_id, 0)
     if not change:
@@ -105,7 +106,7 @@ def reason(memory: HerderMemory, member: Member) -> str:
 
 
 def _was_quiet(memory: HerderMemory) -> bool:
-    """No worker came or went for the delay, and none is about to."""
+    """True when no worker joined or left for the delay, and none is about to."""
     return (
         memory.step.now >= _due_ms(memory.step, memory.fleet, memory.balance)
         and not leadership_queries.adopting(memory)
@@ -115,13 +116,13 @@ def _was_quiet(memory: HerderMemory) -> bool:
 
 
 def _due_ms(step: Step, fleet: Fleet, balance: Balance) -> int:
-    """When the delay is over: since a worker came or went, and since there is something to move."""
+    """The end of the delay, which begins when a worker joins or leaves and when a unit should move."""
     since_ms = fleet.unrest_ms if balance.under_way else max(fleet.unrest_ms, balance.since_ms)
     return since_ms + step.rules.balance_delay_ms
 
 
 def _worthwhile(memory: HerderMemory, *, spare_recent: bool) -> list[Move]:
-    """All moves of a balance; none where it would gain too little to begin it."""
+    """All moves of a balance; none if it would gain too little to begin."""
     moves = _moves(memory, spare_recent=spare_recent)
     return moves if memory.balance.under_way or _gains(memory.step, memory.fleet, moves) else []
 
@@ -132,7 +133,7 @@ def _moves(memory: HerderMemory, *, spare_recent: bool) -> list[Move]:
     found: list[Move] = []
     for round_ in placement.rounds(memory, workers):
         for _, unit in round_.free:
-            # It may wait for long, for the fence of its task set, say; running units do not make room for it.
+            # It may wait for long, for instance for the fence of its task set; running units do not make room for it.
             del round_.units[unit.id]
             round_.places.pop(unit.id, None)
         if spare_recent:

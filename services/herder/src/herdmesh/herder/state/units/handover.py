@@ -1,10 +1,12 @@
 """Handover of units: the start of a unit on a worker, its stop, and the loss of its worker.
 
-Owns the rule between two owners of a unit: stop, acknowledge, start; and what follows when a worker is lost without an
-acknowledgement. Does not own where a unit goes (`placement.py`), nor whether its task set may start (`task_sets.py`).
+Owns the rule between two owners of a unit: stop, acknowledge, start; and the consequences of losing a worker without
+an acknowledgement. Does not own the choice of workers (`placement.py`), nor whether a task set may start
+(`task_sets.py`).
 
-Invariant: a unit is started only when no other place is known that may run it, under a generation higher than every one
-before. Being wrong about a lost worker is safe: the fence of the data plane decides (docs/design/README.md, section 1).
+Invariant: a unit is started only when no other placement is known that may run it, under a generation higher than every
+earlier one. Being wrong about a lost worker is safe: the fence of the data plane decides (docs/design/README.md,
+section 1).
 """
 
 from __future__ import annotations
@@ -30,21 +32,21 @@ from herdmesh.herder.state.model.restart_policy import note_of, policy_of, read_
 from herdmesh.session.messages import StartUnit, StopUnit
 from herdmesh.session.model import Assignment, Condition, RunState, TargetState, UnitId
 
-#: Under which group a sink commits; by default `connect-<name>`.
+#: Key of the group under which a sink commits; by default `connect-<name>`.
 GROUP_KEY = "consumer.override.group.id"
-#: A unit that its worker gave up unasked (it was fenced, it refused) is offered again after this time, doubled each
+#: A unit that its worker released unasked (it was fenced, it refused) is started again after this time, doubled each
 #: time it happens again within a minute, so that two owners of one id cannot fence each other in a hot loop.
 GIVEN_UP_BACKOFF_MS = 1_000
 GIVEN_UP_BACKOFF_MS_MAX = 60_000
 
 
 def matches(entry: ConnectorEntry, unit: UnitId, assignment: Assignment) -> bool:
-    """True when what was started is what is wanted now, so that it may be kept or adopted.
+    """True when the unit was started from what is wanted now, so that it may be kept or adopted.
 
     A connector: the same config record (its revision names it, through re-creates too; the incarnation is compared
     unless it was started before a manifest gave it one). A task: the same task set of the same incarnation. A task is
-    deliberately not compared by config revision: the set's generation changes with every config that matters to
-    tasks, and writing an equal config anew restarts the connector only, as in Connect.
+    deliberately not compared by config revision: the set's version changes with every config that matters to
+    tasks, and writing an equal config again restarts the connector only, as in Connect.
     """
     if unit.task is None:
         same_life = assignment.incarnation in ("", entry.incarnation)
@@ -55,7 +57,7 @@ def matches(entry: ConnectorEntry, unit: UnitId, assignment: Assignment) -> bool
 
 
 def tasks_wanted(entry: ConnectorEntry) -> bool:
-    """True when the committed task set is to be held by workers. A foreign set waits until it is committed as ours."""
+    """True when workers are to hold the committed task set. A foreign set waits until it is committed as ours."""
     return (
         entry.has_config
         and entry.adopted
@@ -73,14 +75,15 @@ def is_wanted(entry: ConnectorEntry, unit: UnitId) -> bool:
 
 
 def reported_generation(stores: StoreViews, unit: UnitId) -> int:
-    """The highest generation that any worker of ours has reported for it: an older claim was replaced meanwhile, even
-    where the newer one has not dialled in yet. Java's generations count another group's life."""
+    """The highest generation that any worker of ours has reported for the unit: older claims are superseded, even when
+    the newer worker has not dialled in yet. Java's generations belong to another group and do not count.
+    """
     status = stores.status_of(unit)
     return status.generation if status is not None and status.worker_incarnation else 0
 
 
 def reported_conditions(stores: StoreViews, unit: UnitId, hold: Placement) -> tuple[Condition, ...]:
-    """The conditions in the worker's status of this very assignment: STALLED, above all."""
+    """The conditions in the worker's status of this very assignment, above all STALLED."""
     status = stores.status_of(unit)
     if status is None or status.generation != hold.assignment.generation or status.state is not hold.state:
         return ()
@@ -88,16 +91,17 @@ def reported_conditions(stores: StoreViews, unit: UnitId, hold: Placement) -> tu
 
 
 def remembers(connector: Connector, status: StatusEntry) -> bool:
-    """True when the status has a commit, and not one of an earlier life of the name."""
+    """True when the status has a commit of the current incarnation of the name."""
     return status.commit_scope is not None and status.generation >= connector.commits_from
 
 
 def scope_of(stores: StoreViews, connector: Connector, entry: ConnectorEntry, task: int) -> CommitScope | None:
     """The scope of a task's last commit, and of all commits of the connector's tasks under the same group: its
-    partitions may have been another number's, one that is in the set no more included. None = nothing is known.
+    partitions may have belonged to another task number, also to a removed one. None = nothing is known.
 
-    Of several groups the config's counts, where a task has committed under it; else the one of this number. The herder
-    does not resolve references: a group that is given by one is found only by a number that committed itself.
+    If tasks committed under several groups, the group in the config counts, if a task has committed under it; else the
+    group of this task number. The herder does not resolve references: a group that is configured by one is found only
+    for a number that committed itself.
     """
     if connector.committed is None:
         connector.committed = {}
@@ -109,7 +113,7 @@ def scope_of(stores: StoreViews, connector: Connector, entry: ConnectorEntry, ta
     given = entry.config.get(GROUP_KEY)
     group = given if isinstance(given, str) and given else f"connect-{entry.name}"
     if group not in committed:
-        if own is None or not own.group:  # of a source: no group holds its offsets, each task looks for its own
+        if own is None or not own.group:  # of a source: no group holds its offsets, each task reads its own
             return own
         group = own.group
     mine = own if own is not None and own.group == group else CommitScope(group, ())
@@ -119,7 +123,7 @@ def scope_of(stores: StoreViews, connector: Connector, entry: ConnectorEntry, ta
 def commit_scope_changed(
     inventory: Inventory, unit: UnitId, before: StatusEntry | None, now: StatusEntry | None
 ) -> None:
-    """A status changed: what the connector's tasks have committed is read anew, unless this one only adds to it."""
+    """A status changed: read the commits of the connector's tasks anew, unless this status only adds to them."""
     connector = inventory.connectors.get(unit.connector)
     if connector is None or connector.committed is None or unit.task is None:
         return
@@ -150,21 +154,21 @@ def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:
 
 
 def read_account(step: Step, stores: StoreViews, inventory: Inventory, entry: ConnectorEntry, unit: Unit) -> None:
-    """Take up the restart policy's account where leaders before us left it. The statuses are known."""
+    """Read the unit's restart history as earlier leaders left it. The statuses must be known."""
     generation = unit.placement.assignment.generation if unit.placement is not None else 0
     ours = inventory.take_account_before(unit.id)
     unit.account = read_back(stores.status_of(unit.id), tag_of(entry, unit.id), generation, step.now, ours)
 
 
 def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str) -> None:
-    """Give the unit to a worker. The caller has checked that nothing else may run it and that a generation is left."""
+    """Start the unit on a worker. The caller has checked that nothing else may run it and that a generation is left."""
     entry = connector.stored
     assert entry is not None
     assert not unit.superseded
     if unit.account is None:
         read_account(
             memory.step, memory.stores, memory.inventory, entry, unit
-        )  # nobody can any more, once the new owner has written its status
+        )  # later nobody can: the new owner's status replaces it
     task = unit.id.task
     assignment = Assignment(
         epoch=memory.leadership.epoch,
@@ -188,7 +192,7 @@ def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str
     if hold.displaced:
         memory.fleet.note_unrest()
     assert unit.account is not None
-    unit.account.next_ms = None  # whatever was due: this is it
+    unit.account.next_ms = None  # a due restart is done by this start
     unit.start_count += 1
     memory.fleet.send_to(
         worker_id,
@@ -225,8 +229,9 @@ def stop(
     destination: str | None = None,
     because: str = "",
 ) -> None:
-    """Take the unit from its worker; it goes to `destination` once the worker acknowledges. `because` is why it is
-    where it is then, where that is not the reason of the stop."""
+    """Take the unit from its worker; it goes to `destination` once the worker acknowledges. `because` is the reason of
+    its next start, if it differs from the reason of the stop.
+    """
     hold = unit.placement
     if hold is None:
         return
@@ -242,7 +247,7 @@ def stop(
 
 
 def stops_by_itself(inventory: Inventory, connector: Connector, unit: Unit, hold: Placement) -> None:
-    """The worker gives the unit up without a stop of ours; the unit starts anew once that is over."""
+    """The worker releases the unit without a stop command; the unit starts anew after that."""
     inventory.drop(unit, hold)
     inventory.supersede(unit, hold)
     unit.because = f"worker {hold.worker_id} released it"
@@ -252,7 +257,7 @@ def stops_by_itself(inventory: Inventory, connector: Connector, unit: Unit, hold
 
 
 def stop_acknowledged(step: Step, inventory: Inventory, connector: Connector, unit: Unit, hold: Placement) -> None:
-    """A worker reports that it runs the unit no more."""
+    """A worker reports that it no longer runs the unit."""
     asked = hold is not unit.placement
     inventory.drop(unit, hold)
     if not asked:
@@ -290,7 +295,7 @@ def lose(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, u
 
 
 def lose_all(step: Step, fleet: Fleet, inventory: Inventory, member: Member) -> None:
-    """Every unit of a worker is lost; only those are touched."""
+    """Every unit of a worker is lost; no other unit is touched."""
     for unit_id in sorted(member.load, key=lambda item: item.order):
         connector = inventory.connector(unit_id.connector)
         unit = connector.unit(unit_id.task)
@@ -299,7 +304,9 @@ def lose_all(step: Step, fleet: Fleet, inventory: Inventory, member: Member) -> 
 
 
 def expire_stops(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, units: Iterable[Unit]) -> None:
-    """A stop not acknowledged in `stop_timeout_ms` counts as lost, so that a stuck task blocks nothing for ever."""
+    """Count a stop without an acknowledgement within `stop_timeout_ms` as a loss, so that a stuck task blocks nothing
+    for ever.
+    """
     for unit in units:
         for hold in list(unit.superseded):
             if step.now - hold.stop_sent_ms >= step.rules.stop_timeout_ms:
@@ -327,7 +334,7 @@ def state_reported(step: Step, fleet: Fleet, connector: Connector, unit: Unit, s
 
 
 def _forget_generation(connector: Connector) -> None:
-    """The instance that was to make task configs is gone; the next start of the connector asks anew."""
+    """The instance that was to create task configs is gone; the next start of the connector requests them anew."""
     connector.generate = Generate.NO
     connector.made = None
     connector.trouble = ""

@@ -6,10 +6,10 @@ Owns the changes that no worker makes:
 - a restart under way: RESTARTING, the trace kept, until the worker reports the next start. Connect does so for
   requested restarts (docs/reference/connect/herder.md, section 4.4); here automatic restarts are shown in the same way.
 - a connector that the leader judges FAILED though its worker runs it (too many tasks, `task_sets.py`).
-- the restart account (condition RESTARTS) where a record has lost it.
+- the restart history (condition RESTARTS) where a record has lost it.
 
 Races: every change names the record that it overwrites. If a worker has written anything meanwhile, the store refuses
-the change, the watch brings the worker's record, and the leader looks again. The change has the worker's name and
+the change, the watch brings the worker's record, and the leader compares again. The change has the worker's name and
 generation, so that the worker's next write meets no other process. So a late change never overwrites a worker's record.
 
 Invariant: one write of a unit's status is under way at a time; the same change is not written over the same record
@@ -42,7 +42,7 @@ RETRY_MS = 1_000
 def write_changes(
     step: Step, stores: StoreViews, call_table: CallTable, connector: Connector, units: Iterable[Unit]
 ) -> None:
-    """Write the changes that the statuses of these units of a connector lack."""
+    """Write the missing changes to the statuses of these units of a connector."""
     entry = connector.stored
     if entry is None:
         return
@@ -65,8 +65,9 @@ def write_changes(
 def on_write_completed(
     step: Step, agenda: Agenda, connector: Connector, number: int, op: Op, error: HerdmeshError | None
 ) -> None:
-    """A write ended: each change was applied, or refused because something newer stands there; or (`error`) that is not
-    known, and it is tried again after a moment, unless the store will never take it."""
+    """A write ended: each change was applied, or refused because a newer record is there. With `error` the outcome is
+    unknown, and the write is retried after a moment, unless the store will always refuse it.
+    """
     for task in op.tasks:
         unit = connector.units.get(task)
         if unit is None or unit.status_op != number:
@@ -87,14 +88,14 @@ def _change(step: Step, stores: StoreViews, entry: ConnectorEntry, unit: Unit) -
     if account.is_empty and stored.note is None and not (unit.says_restarting or judged):
         return None  # nearly all of thousands
     policy = policy_of(step.rules.restart, entry.config)
-    add_status(account, stored, policy, step.now)  # what is written over it tells of that, too
+    add_status(account, stored, policy, step.now)  # the record that replaces it keeps these attempts
     note = note_of(account, policy.attempts_max)
     if unit.says_restarting:
         told = stored.state is RunState.RESTARTING and _alike(stored.note, note)
         if told or (hold is not None and stored.generation >= hold.assignment.generation):
             return None
         if account.attempts_ms and stored.generation > account.begun:
-            return None  # of what was started after that failure: nobody restarts this
+            return None  # a status of a unit started after that failure: no restart is under way
         return StatusChange(stored, RunState.RESTARTING, stored.trace, note)
     if hold is None or hold.state is None or stored.generation != hold.assignment.generation:
         return None
@@ -106,7 +107,7 @@ def _change(step: Step, stores: StoreViews, entry: ConnectorEntry, unit: Unit) -
 
 
 def _alike(one: RestartNote | None, other: RestartNote | None) -> bool:
-    """Whether two notes are equal but for times, which lose their fractions in text."""
+    """True when two notes are equal except for times, which lose their fractions in text."""
     if one is None or other is None:
         return one is other
     return (one.tag, len(one.attempts_ms), one.attempt, one.next_ms is None) == (

@@ -1,7 +1,8 @@
-"""Lifecycle of connectors: `reconcile` compares what is wanted of a connector with what is held, and closes the gap.
+"""Lifecycle of connectors: `reconcile` compares the wanted state of a connector with its placements, and closes the
+gap.
 
-Owns the comparison, and the removal of statuses that deleted connectors and tasks leave behind. Does not own the places
-of units (`placement.py`).
+Owns the comparison, and the removal of statuses that deleted connectors and tasks leave behind. Does not own the choice
+of workers (`placement.py`).
 
 Invariant: `reconcile` may be called at any time and any number of times: called again with nothing changed it does
 nothing.
@@ -36,15 +37,16 @@ from herdmesh.session.model import RunState, TargetState, UnitId
 
 #: between two removals of statuses of one connector: the watch needs a moment to show the first.
 CLEAN_PAUSE_MS = 2_000
-#: between a change of a unit and the look whether statuses can be removed since.
+#: between a change of a unit and the check whether statuses can be removed since.
 CLEAN_SOON_MS = 100
 #: units of one connector stopped, and started, in one step; each is a message and a line in the log.
 STOPS_MAX = STARTS_MAX = 100
 
 
 def reconcile(memory: HerderMemory, connector: Connector, tasks: Collection[int | None] | None = None) -> None:
-    """Do everything that can be done for one connector now. `tasks`: nothing changed but these units of it (None = the
-    connector itself), so that no other is looked at."""
+    """Do everything that can be done for one connector now. `tasks` = the only units that changed (None in it = the
+    connector itself), so that no other is checked.
+    """
     entry = connector.stored
     if entry is None:
         if not leadership_queries.adopting(memory):
@@ -77,12 +79,12 @@ def reconcile(memory: HerderMemory, connector: Connector, tasks: Collection[int 
 
 
 def ready(memory: HerderMemory, entry: ConnectorEntry, unit: Unit) -> bool:
-    """True when the unit may be started as soon as a worker can take it."""
+    """True when the unit may be started as soon as a worker can run it."""
     return may_start(memory) and ready_itself(memory, entry, unit)
 
 
 def may_start(memory: HerderMemory) -> bool:
-    """False while no unit at all is `ready`. Check this once before looking at thousands of units."""
+    """False while no unit at all is `ready`. Check this once before iterating over thousands of units."""
     return (
         memory.stores.status_store_read
         and not leadership_queries.gathering(memory)
@@ -104,13 +106,13 @@ def ready_itself(memory: HerderMemory, entry: ConnectorEntry, unit: Unit) -> boo
 
 
 def able(fleet: Fleet, entry: ConnectorEntry, worker_id: str) -> bool:
-    """True when the worker takes work and has the plugins of the connector's config, in the versions it asks for."""
+    """True when the worker takes work and has the plugins of the connector's config, in the requested versions."""
     member = fleet.members.get(worker_id)
     return member is not None and member.takes_work and plugin_eligibility.runs(fleet, member, entry)
 
 
 def start_at_destination(memory: HerderMemory, connector: Connector, unit: Unit) -> bool:
-    """Start a ready unit where it is meant to go; False when it waits for a generation, as all others then do."""
+    """Start a ready unit on its destination; False when it waits for a generation, as then all other units do."""
     assert unit.destination is not None
     if not generations.generations_left(memory.leadership):
         return False
@@ -122,8 +124,9 @@ def start_at_destination(memory: HerderMemory, connector: Connector, unit: Unit)
 def _stop_unwanted(
     memory: HerderMemory, connector: Connector, entry: ConnectorEntry | None, units: Sequence[Unit]
 ) -> int:
-    """Stop what is not to run as it runs. Returns how many of the units were looked at: no more than so many that
-    `STOPS_MAX` of them were stopped."""
+    """Stop units that are not to run, or not as they were started. Returns how many of the units were checked: it ends
+    after `STOPS_MAX` stops.
+    """
     stopped = 0
     for looked_at, unit in enumerate(units):
         if stopped == STOPS_MAX:
@@ -145,7 +148,7 @@ def _stop_if_unwanted(
         reason = "the connector was stopped" if stopped else "not in the task set any more"
         handover.stop(memory.fleet, memory.inventory, connector, unit, reason)
     elif not handover.matches(entry, unit.id, hold.assignment):
-        # It will start again from the new config, where it is: a change of config is no reason to move.
+        # It will start again from the new config, on the same worker: a change of config is no reason to move.
         unit.restarting = True
         handover.stop(memory.fleet, memory.inventory, connector, unit, "its config changed", destination=hold.worker_id)
     elif hold.assignment.generation < entry.restarts.get(unit.id.task, 0):
@@ -156,7 +159,7 @@ def _stop_if_unwanted(
         < memory.leadership.next_generation
     ):
         # An earlier leader gave the unit to another worker later. That worker's last status was written after this
-        # one was adopted, and its higher generation hides all that this one will report.
+        # one was adopted, and its higher generation hides all later reports of this one.
         unit.restarting = True
         handover.stop(
             memory.fleet, memory.inventory, connector, unit, "a newer owner has reported it", destination=hold.worker_id
@@ -201,10 +204,10 @@ def _clean_statuses(
     memory: HerderMemory, connector: Connector, entry: ConnectorEntry | None, tasks: Collection[int | None] | None
 ) -> None:
     """Remove statuses of deleted connectors and tasks, once no worker can write them
-    (docs/reference/connect/status-topic.md, section 6). A change of some units only (`tasks`) is looked at a moment
-    later, once for all that change until then.
+    (docs/reference/connect/status-topic.md, section 6). A change of some units only (`tasks`) is checked a moment
+    later, once for all changes until then.
 
-    A stopped connector keeps its tasks' statuses, unlike in Connect: they remember that offsets were committed, without
+    A stopped connector keeps its tasks' statuses, unlike in Connect: they record that offsets were committed, without
     which offsets lost while it was stopped would look like a first start.
     """
     stored = memory.stores.statuses.get(connector.name)
@@ -226,7 +229,7 @@ def _clean_statuses(
     if entry.tasks and not task_sets.gate_open(entry):
         return
     if entry.applied_config is None and not entry.adopted:
-        return  # no task set that we know of; the first that we commit decides
+        return  # no task set is known to us; our first commit decides
     count = len(entry.tasks)
     left = [status for task, status in stored.items() if task is not None and task >= count]
     connector.has_leftovers = bool(left)
@@ -243,11 +246,11 @@ def _clean_soon(step: Step, agenda: Agenda, connector: Connector) -> None:
 
 
 def _is_told(stores: StoreViews, connector: Connector, entry: ConnectorEntry) -> bool:
-    """True when every task of the set has reported since it was started: the commits of removed task numbers, which it
-    was given at its start, are in its own status then, and outlive those tasks and this leader.
+    """True when every task of the set has reported since its start: the commits of removed task numbers, which each
+    task gets at its start, are in its own status by then, and outlive those tasks and this leader.
 
-    A stop empties the set. Whatever happens until tasks are made anew (a pause, a failure, no worker, a new leader),
-    the next ones are to find what those before them left.
+    A stop empties the set. Whatever happens until new tasks are created (a pause, a failure, no worker, a new leader),
+    the next tasks must find the commits of the earlier ones.
     """
     if not entry.tasks and entry.applied_config is not None:
         return _has_made(connector, entry)
@@ -259,9 +262,9 @@ def _is_told(stores: StoreViews, connector: Connector, entry: ConnectorEntry) ->
 
 
 def _has_made(connector: Connector, entry: ConnectorEntry) -> bool:
-    """True when the connector that runs now has made its task configs, and a commit of them has come through the watch.
+    """True when the running connector has created its task configs, and the watch has brought their commit.
 
-    Not before it runs: what asks for task configs is its RUNNING.
+    False before it runs: only its report RUNNING leads to a task-config request.
     """
     hold = connector.unit(None).placement
     if hold is None or hold.state is not RunState.RUNNING or entry.wanted_state is not TargetState.STARTED:
@@ -279,7 +282,7 @@ def _clean(
 
 
 def cleaned(step: Step, agenda: Agenda, connector: Connector) -> None:
-    """A removal of statuses ended, well or not; what is still shown later is removed again."""
+    """A removal of statuses ended, with or without success; statuses that remain are removed again."""
     connector.cleaning = False
     connector.clean_ms = step.now + CLEAN_PAUSE_MS
     agenda.wake(connector.name, connector.clean_ms)

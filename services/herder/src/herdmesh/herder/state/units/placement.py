@@ -1,15 +1,15 @@
-"""Placement: stops and starts that bring units to the places that `assign` chooses.
+"""Placement: stops and starts that bring units to the workers that `assign` chooses.
 
-Owns which workers and units take part, and turning moves into stops and starts. Does not own the choice of places
+Owns which workers and units take part, and turning moves into stops and starts. Does not own the choice of workers
 (`assignment.py`).
 
 Workers with an open stream that are not draining take part. A worker whose stream broke a moment ago is left out with
-all its units until it returns or is lost: neither its units nor its place are given away. A worker that returns gets
-back the units that no other worker took. New and lost units go to the emptiest worker. A unit that a worker holds is
-never moved here for balance: that comes later (`balance.py`).
+all its units until it returns or is lost: its units do not move, and no other unit gets its share. A worker that
+returns gets back the units that no other worker took. New and lost units go to the emptiest worker. A unit that a
+worker holds is never moved here for balance: that comes later (`balance.py`).
 
 Invariant: no unit is moved unless it must be (its worker leaves, drains or lacks a plugin); and no unit is stopped to
-be moved while no other worker can take it, unless its worker leaves for good.
+be moved while no other worker can run it, unless its worker leaves for good.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Round:
     units: dict[UnitId, frozenset[str]] = field(default_factory=dict[UnitId, frozenset[str]])
     places: dict[UnitId, str] = field(default_factory=dict[UnitId, str])
     free: list[tuple[Connector, Unit]] = field(default_factory=list[tuple[Connector, Unit]])
-    """Those that no worker has."""
+    """Units without a worker."""
 
 
 def place(memory: HerderMemory) -> None:
-    """Give every unit that needs one a place."""
+    """Choose a worker for every unit that needs one, and begin the moves and starts."""
     workers = taking_work(memory.fleet)
     connectors, tasks = rounds(memory, workers)
     memory.balance.outdated = True
@@ -84,10 +84,10 @@ def place(memory: HerderMemory) -> None:
 
 
 def place_some(memory: HerderMemory, names: Collection[str]) -> None:
-    """Give the units of these connectors that look for a place one, while nothing else changed.
+    """Choose a worker for the units of these connectors that need one, while nothing else changed.
 
-    Each goes to the emptiest worker, as `assign` would have it, and the whole stays as even as it was. Asks for `place`
-    where that need not hold: workers differ in what they can run, or one that was waited for is back.
+    Each goes to the emptiest worker, as with `assign`, so that the loads stay as even as they were. Requests `place` if
+    that need not hold: workers differ in their plugins, or an awaited worker has returned.
     """
     takers = {member.worker_id: member for member in memory.fleet.members.values() if member.takes_work}
     alike = next(iter(takers.values()), None)
@@ -122,7 +122,7 @@ def place_some(memory: HerderMemory, names: Collection[str]) -> None:
 
 
 def _loads(inventory: Inventory, takers: Collection[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """How many tasks, and how many connectors, each of these workers has or is to get."""
+    """The numbers of tasks, and of connectors, that each of these workers has or will get."""
     tasks, connectors = dict.fromkeys(takers, 0), dict.fromkeys(takers, 0)
     for connector in inventory.connectors.values():
         for task, unit in connector.units.items():
@@ -139,10 +139,10 @@ def places(
     wanted: Collection[UnitId],
     begun: Mapping[UnitId, str | None] | None = None,
 ) -> dict[UnitId, str | None]:
-    """Where the `wanted` units of a connector would be if `entry` were stored and nothing else happened, None =
-    nowhere; and where units of other connectors would be that move for it. Changes nothing.
+    """The workers of the `wanted` units of a connector if `entry` were stored and nothing else happened (None = no
+    worker), and the new workers of units of other connectors that would move for it. Changes nothing.
 
-    `begun` is the answer for an entry stored before this one: what it names is taken to be there.
+    `begun` is the result for an entry stored before this one: its units are assumed to be on those workers.
     """
     begun = begun or {}
     workers = taking_work(memory.fleet)
@@ -154,7 +154,7 @@ def places(
     mine.update((unit_id, place) for unit_id, place in begun.items() if unit_id in mine)
     for unit_id, place in mine.items():
         if place in away:
-            continue  # its worker may be back in a moment; until then the unit is left where it is
+            continue  # its worker may return in a moment; until then the unit is left there
         round_ = kinds[0] if unit_id.task is None else kinds[1]
         round_.units[unit_id] = able
         if place is not None:
@@ -165,7 +165,7 @@ def places(
         round_.places.update(moved)
         found.update(moved)
         if _alike(memory.fleet):
-            # As `place_some` does it: one after the other to the emptiest, and nothing else moves for it.
+            # Like `place_some`: one after the other to the emptiest worker, and no other unit moves for it.
             load = Counter(round_.places.values())
             for unit_id in sorted((one for one in mine if one in round_.units), key=lambda one: one.order):
                 if able and found[unit_id] is None:
@@ -179,13 +179,13 @@ def places(
 
 
 def _alike(fleet: Fleet) -> bool:
-    """True when whatever one worker that takes work can run, all of them can."""
+    """True when all workers that take work can run the same units."""
     takers = [member for member in fleet.members.values() if member.takes_work]
     return all(member.has_same_plugins(takers[0]) for member in takers)
 
 
 def _place_now(unit: Unit | None) -> str | None:
-    """Where a unit is, is to go, or is waited for."""
+    """The worker that holds a unit, is to get it, or is waited for."""
     if unit is None:
         return None
     return unit.placement.worker_id if unit.placement is not None else unit.destination or unit.waits_for or None
@@ -231,15 +231,17 @@ def rounds(memory: HerderMemory, workers: list[str], without: str = "") -> tuple
 
 
 def _looks_for_place(memory: HerderMemory, entry: ConnectorEntry, unit: Unit, *, may_start: bool) -> bool:
-    """False for an unheld unit whose place must not be decided now: it is not wanted, or waits for its set, for
-    its old worker, or for its backoff; it gets a place when it may start. `may_start`: as `lifecycle` says."""
+    """False for an unheld unit whose worker must not be decided now: it is not wanted, or waits for its set, for its
+    old worker, or for its backoff; it gets a worker when it may start. `may_start`: the result of
+    `lifecycle.may_start`.
+    """
     if unit.destination is not None or unit.superseded:
         return handover.is_wanted(entry, unit.id)
     return may_start and lifecycle.ready_itself(memory, entry, unit)
 
 
 def _stop_to_move(fleet: Fleet, inventory: Inventory, move: Move, connector: Connector, unit: Unit) -> bool:
-    """Stop a held unit that is to move; False when it runs on, because no other worker can take it."""
+    """Stop a held unit that is to move; False when it runs on, because no other worker can run it."""
     assert unit.placement is not None
     if move.target is not None:
         because = _why_moved(fleet, connector, unit.placement.worker_id)

@@ -1,11 +1,11 @@
 """Rate limits of connectors: each task's share, so that all tasks together use the whole limit of their connector.
 
-Owns the arithmetic, and which share each worker was sent last. Does not know the limits themselves: a config may have
-them as references, so every task reports its connector's limit with its use of it (`TaskProgress`).
+Owns the arithmetic, and the share that each worker was sent last. Does not know the limits themselves: a config may
+have them as references, so every task reports its connector's limit with its use of it (`TaskProgress`).
 
 The rule: every task of a connector gets the same level. Tasks that need less than the level use less, and the rest
-raises the level for the others: the level is where the sum of the uses is the limit. A task that has not reported (it
-starts, or its worker's stream is broken) is not counted; until it reports, it takes no more than an equal part of the
+raises the level for the others: at the level, the sum of the uses is the limit. A task that has not reported (it
+starts, or its worker's stream is broken) is not counted; until it reports, it uses no more than an equal part of the
 limit.
 
 Invariant: a worker is sent a level only when it has tasks of the connector that use a limit, and again only when the
@@ -27,14 +27,16 @@ TOLD_AGAIN = 0.01
 
 
 def level(uses: Sequence[RateUse]) -> float:
-    """The most each task may take per second; 0 = no task uses a limit."""
+    """The most that each task may use per second; 0 = no task uses a limit."""
     if not uses:
         return 0.0
-    limit = min(use.limit_per_second for use in uses)  # after a change of the config some tasks still tell the old one
+    limit = min(
+        use.limit_per_second for use in uses
+    )  # after a change of the config some tasks still report the old limit
     content = sorted(use.used_per_second for use in uses if not use.wants_more)
     count = len(uses)
     if len(content) == count:
-        # No task wants more: the first that does may take the rest, besides what the largest takes already.
+        # No task needs more: the first that does may use the rest, besides the largest use so far.
         return max(limit / count, limit - sum(content[:-1]))
     left = limit
     for used in content:
@@ -46,7 +48,7 @@ def level(uses: Sequence[RateUse]) -> float:
 
 
 def share_limits(fleet: Fleet, connector: Connector) -> None:
-    """Tell the workers that run tasks of the connector how much each may take, where that has changed."""
+    """Send the workers that run tasks of the connector the level, where it has changed."""
     progress = [unit.progress for unit in connector.units.values() if unit.progress is not None]
     records = level([one.records_rate for one in progress if one.records_rate is not None])
     bytes_ = level([one.bytes_rate for one in progress if one.bytes_rate is not None])

@@ -1,11 +1,11 @@
 """Restarts of units: requested (KIP-745) and automatic ones.
 
-Owns how a unit is restarted, and when a FAILED unit is restarted automatically. Does not own the rule and the account
+Owns how a unit is restarted, and when a FAILED unit is restarted automatically. Does not own the rule and the history
 (`restart_policy.py`), nor the statuses that announce a restart (`leader_statuses.py`).
 
-While a unit waits for its restart its worker keeps it FAILED: the next leader learns of it, with the failure, from the
-worker's hello, and a human sees the last error; the status adds when the restart comes. While the restart is under way
-the unit is RESTARTING. If the unit is moved or placed anew meanwhile, that start replaces the restart.
+While a unit waits for its restart its worker keeps it FAILED: the next leader gets the unit with its failure from the
+worker's hello, and an operator sees the last error; the status adds when the restart comes. While the restart is under
+way the unit is RESTARTING. If the unit is moved or placed anew meanwhile, that start replaces the restart.
 
 Invariants: a restart keeps a unit on its worker. One failure (one assignment that FAILED) is decided once, by the first
 leader that learns of it. No failure is decided before the statuses are known: they hold the restarts of earlier
@@ -35,8 +35,9 @@ from herdmesh.session.model import Failure, RunState, TargetState
 
 
 def restart_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> None:
-    """Carry out a requested restart: stop, acknowledge, start, on the same worker, with a new account. For a unit that
-    no worker holds only the backoff is lifted."""
+    """Carry out a requested restart: stop, acknowledge, start, on the same worker, with a new restart history. For a
+    unit that no worker holds only the backoff is removed.
+    """
     tag = unit.account.tag if unit.account is not None else ""
     unit.account = RestartHistory(tag, from_generation=memory.leadership.next_generation)
     unit.not_before_ms = 0
@@ -45,7 +46,7 @@ def restart_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> None
 
 
 def restart_failed(memory: HerderMemory, connector: Connector, units: Iterable[Unit]) -> None:
-    """Of these units: read accounts back, decide failures, carry out what is due."""
+    """Read back the histories of these units, decide about failures, and carry out due restarts."""
     entry = connector.stored
     if entry is None or not memory.stores.statuses_known:
         return
@@ -59,7 +60,7 @@ def restart_failed(memory: HerderMemory, connector: Connector, units: Iterable[U
         tag = restart_policy.tag_of(entry, unit.id)
         if unit.account is None:
             if hold is None and leadership_queries.kept_for(memory, unit.id):
-                continue  # its worker may dial in with it, and tell how far the restarts came
+                continue  # its worker may dial in with it, and report its restarts
             handover.read_account(memory.step, memory.stores, memory.inventory, entry, unit)
             assert unit.account is not None
             if unit.account.next_ms is not None:
@@ -69,7 +70,7 @@ def restart_failed(memory: HerderMemory, connector: Connector, units: Iterable[U
         if entry.wanted_state is TargetState.STOPPED:
             unit.account = RestartHistory(
                 tag, from_generation=memory.leadership.next_generation
-            )  # what is resumed begins anew
+            )  # a resumed unit has a new history
             continue
         if hold is None or hold.state is not RunState.FAILED:
             unit.account.next_ms = None

@@ -1,10 +1,10 @@
-"""Task sets: the steps from a running connector to tasks that may run: make configs, commit, fence, count.
+"""Task sets: the steps from a running connector to tasks that may run: create configs, commit, fence, count.
 
-Owns the order of these steps. Does not own the tasks' places nor their starts.
+Owns the order of these steps. Does not own the tasks' placement nor their starts.
 
 A changed set is a hazard of its own: a task of the old set may still run somewhere and own partitions that the new set
 gives to another number. So, in this order, each step durable before the next:
-1. the connector made task configs that differ, or its config changed: CommitTaskConfigs (pending_fencing from here on);
+1. the connector created task configs that differ, or its config changed: CommitTaskConfigs (pending_fencing from here);
 2. every task of the old set that a worker is known to have is stopped and acknowledged (`lifecycle.py`);
 3. numbers that may run on an unreachable worker are fenced by another worker: 0 .. max(old, new) - 1;
 4. PutTaskCount: "as many producers as this may be alive now". Only then `gate_open`, and tasks start.
@@ -47,7 +47,7 @@ from herdmesh.topicstore.contract import Revision
 BACKOFF_MS_FIRST = 250
 BACKOFF_MS_MAX = 60_000
 
-#: failures of making task configs that the same config would meet again: no retry, the connector is FAILED.
+#: failures of task-config requests that the same config would meet again: no retry, the connector is FAILED.
 _FINAL = (ErrorClass.BAD_CONFIG, ErrorClass.FATAL)
 
 
@@ -72,7 +72,7 @@ def advance(memory: HerderMemory, connector: Connector) -> None:
     if memory.step.now < connector.write_ms:
         return
     if entry.wanted_state is TargetState.STOPPED:
-        # Its tasks are made anew on resume, also when its worker never reported STOPPED in between.
+        # Request its task configs anew on resume, also when its worker never reported STOPPED in between.
         connector.generate, connector.made = Generate.WANTED, None
         if entry.tasks or entry.task_count or entry.inconsistent:
             _commit(memory.step, memory.leadership, memory.call_table, connector, entry, ())
@@ -91,14 +91,14 @@ def advance(memory: HerderMemory, connector: Connector) -> None:
 def made(
     step: Step, agenda: Agenda, connector: Connector, tasks: tuple[Properties, ...], failure: Failure | None
 ) -> None:
-    """The connector's current instance made task configs, or could not."""
+    """The connector's current instance created task configs, or failed to."""
     connector.generate = Generate.NO
     entry = connector.stored
     hold = connector.unit(None).placement
     if entry is None or hold is None or not matches(entry, connector.unit(None).id, hold.assignment):
         return
     if entry.wanted_state is TargetState.STOPPED:
-        # The stop overtook this answer. A failure in it would never be cleared: the worker has reported STOPPED.
+        # The stop overtook this reply. A failure in it would never be cleared: the worker has reported STOPPED.
         connector.generate = Generate.WANTED
         agenda.touch(connector.name)
         return
@@ -129,11 +129,11 @@ def on_write_completed(agenda: Agenda, connector: Connector, revision: Revision 
 
 
 def on_write_failed(step: Step, agenda: Agenda, connector: Connector, kind: OpKind, error: HerdmeshError) -> None:
-    """A commit or count was refused or its outcome is unknown. Both are safe to repeat from what the watch shows."""
+    """A commit or count was refused or its outcome is unknown. Both are safe to repeat from the watch's next state."""
     connector.busy = False
     if kind is OpKind.COMMIT and isinstance(error, RevisionMismatch | ConnectorNotFound):
-        # The config moved on, and the restart of the connector makes new ones; or a commit of ours that was given up
-        # took effect after all, and then the same instance makes them again.
+        # The config moved on, and the restart of the connector creates new configs; or an abandoned commit of ours
+        # took effect after all, and then the same instance creates them again.
         connector.generate = Generate.WANTED
         connector.generate_ms = step.now + BACKOFF_MS_FIRST
         agenda.wake(connector.name, connector.generate_ms)
@@ -146,7 +146,7 @@ def on_write_failed(step: Step, agenda: Agenda, connector: Connector, kind: OpKi
 
 
 def fenced(step: Step, inventory: Inventory, name: str, failure: Failure | None) -> None:
-    """A worker initialised all ids that might still be in use, or could not."""
+    """A worker initialised all ids that might still be in use, or failed to."""
     connector = inventory.connectors.get(name)
     if connector is None:
         return
@@ -180,7 +180,7 @@ def _ask(step: Step, fleet: Fleet, connector: Connector, entry: ConnectorEntry) 
 
 
 def too_many(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> Failure | None:
-    """The failure of a connector that made more task configs than it may; None = it did not."""
+    """The failure of a connector that created more task configs than it may; None = it did not."""
     if len(tasks) <= entry.tasks_max or entry.config.get(TASKS_MAX_ENFORCE_KEY) == "false":
         return None
     return Failure(
@@ -215,9 +215,10 @@ def _commit(
 
 
 def _fenced_generation(connector: Connector, entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> int | None:
-    """The generation in force, if a set that follows it may start unfenced whichever of its tasks start or are lost
-    until then: nothing of it runs nor may, or task 0 alone does and the new set is of one (as in `_needs_fence`).
-    Otherwise None: what runs is stopped, or fenced, once the commit says that its time is over."""
+    """The task set version in force, if the next set may start unfenced whichever tasks start or are lost until then:
+    no task runs nor may, or only task 0 does and the new set has one task (as in `_needs_fence`). Otherwise None:
+    running tasks are stopped, or fenced, once the commit supersedes them.
+    """
     if not tasks:
         return None
     may_run = {unit.id.task for unit in connector.tasks() if unit.placement is not None or unit.superseded}
@@ -227,7 +228,7 @@ def _fenced_generation(connector: Connector, entry: ConnectorEntry, tasks: tuple
 
 def _open_gate(memory: HerderMemory, connector: Connector, entry: ConnectorEntry) -> None:
     if connector.superseded_tasks:
-        return  # without a look at each task: this is asked once for each that stops
+        return  # without checking each task: this runs once for each stopped task
     for unit in connector.tasks():
         if unit.placement is not None and not matches(entry, unit.id, unit.placement.assignment):
             return
@@ -240,13 +241,14 @@ def _open_gate(memory: HerderMemory, connector: Connector, entry: ConnectorEntry
 
 
 def _needs_fence(connector: Connector, entry: ConnectorEntry) -> bool:
-    """False when all that may still run is task 0 of a set of one, and the new set is of one too: the new task takes
-    the same id over, which is the fence (docs/reference/connect/herder.md, section 5, record 1 and count 1)."""
+    """False when only task 0 of a set of one may still run, and the new set is of one too: the new task takes the same
+    id over, which is the fence (docs/reference/connect/herder.md, section 5, record 1 and count 1).
+    """
     return _overlaps(connector.unfenced, len(entry.tasks))
 
 
 def _overlaps(running: Collection[int | None], count: int) -> bool:
-    """True when tasks of an old set may own what a task of another number owns in a new set of `count`."""
+    """True when tasks of an old set may own partitions that a task of another number owns in a new set of `count`."""
     return bool(running) and not (set(running) == {0} and count == 1)
 
 

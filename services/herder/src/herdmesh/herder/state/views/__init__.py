@@ -1,4 +1,4 @@
-"""Views: what callers see of connectors, tasks and workers, and why each unit is where it is.
+"""Views: connectors, tasks and workers as callers see them, and why each unit is where it is.
 
 Owns the joined views (`views`) and their one-line explanations (`explanations`). Reads only.
 """

@@ -3,7 +3,7 @@
 Owns the sentences about placement, waiting and moving. Does not own those about failures and restarts
 (`restart_policy.explained`). Reads only.
 
-Invariant: a line is empty exactly when the unit does what was asked of it and nothing is about to change that.
+Invariant: a line is empty exactly when the unit runs as wanted and nothing is about to change that.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _stopping(step: Step, entry: ConnectorEntry, unit: Unit, stray: Placement) -
 
 
 def _without_set(connector: Connector, entry: ConnectorEntry) -> str:
-    """Of a task that no worker is to hold: it was stopped, or its set is being made anew."""
+    """The line of a task that no worker is to hold: it was stopped, or its set is being created."""
     if entry.wanted_state is TargetState.STOPPED:
         return ""
     trouble = f": {connector.trouble}" if connector.trouble else ""
@@ -133,7 +133,7 @@ def _waiting(memory: HerderMemory, connector: Connector, entry: ConnectorEntry, 
 
 
 def _behind_gate(connector: Connector, entry: ConnectorEntry) -> str:
-    """A new task set starts only when nothing of the old one can run (`task_sets.py`)."""
+    """The line of a task whose set waits: it starts only when no task of the old set can run (`task_sets.py`)."""
     old = sorted(
         {
             hold.worker_id
@@ -150,7 +150,7 @@ def _behind_gate(connector: Connector, entry: ConnectorEntry) -> str:
 
 
 def _nobody(fleet: Fleet, entry: ConnectorEntry) -> str:
-    """Why no worker can take it; empty when one can."""
+    """Why no worker can run it; empty when one can."""
     if any(member.takes_work and plugin_eligibility.runs(fleet, member, entry) for member in fleet.members.values()):
         return ""
     connected = [member for member in fleet.members.values() if member.session is not None]

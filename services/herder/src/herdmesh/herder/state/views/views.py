@@ -1,10 +1,10 @@
 """Views of connectors, tasks and workers: config, target state, status, progress and lag joined for callers.
 
-Owns the join, and reads only. What workers report over their sessions comes first; while workers may still dial in to a
+Owns the join, and reads only. Reports of workers over their sessions come first; while workers may still dial in to a
 new leader, the status store's records come next.
 
-Invariant: a unit is never shown RUNNING unless its worker's stream is open, or its lease is live and there is no leader
-it has dialled in to yet.
+Invariant: a unit is never shown RUNNING unless its worker's stream is open, or its lease is live and it has not yet
+dialled in to a leader.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class UnitView:
     auto_restart: AutoRestart | None = None
     #: one line: why it is where it is and what happens next; empty = it runs as wanted.
     explanation: str = ""
-    #: why its worker has it, empty = none has, and since when by the herder's clock, None = unknown.
+    #: why its worker has it (empty = no worker has it), and since when by the herder's clock (None = unknown).
     placed_because: str = ""
     placed_ms: int | None = None
 
@@ -109,7 +109,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The leader, and the counters of its reign."""
+    """The leader, and the counters of its leadership."""
 
     leader_id: str
     leader_address: str
@@ -120,9 +120,9 @@ class ClusterView:
 
 
 def connector_view(memory: HerderMemory, name: str) -> ConnectorView | None:
-    """The connector as it is now; None when there is none of that name.
+    """The connector now; None when no connector has that name.
 
-    A herder that does not lead knows its config, and of its units what the status store has.
+    A herder that does not lead knows its config, and its units' statuses from the status store.
     """
     connector = memory.inventory.connectors.get(name) or Connector(name, memory.stores.entries.get(name))
     entry = connector.stored
@@ -145,7 +145,7 @@ def unit_view(memory: HerderMemory, connector: Connector, unit: Unit) -> UnitVie
 
 
 def _with_restarts(step: Step, connector: Connector, unit: Unit, view: UnitView) -> UnitView:
-    """Add where the restart policy stands."""
+    """Add the state of the automatic restarts."""
     account, entry = unit.account, connector.stored
     if account is None or entry is None:
         return view
@@ -239,7 +239,9 @@ def _task_view(memory: HerderMemory, connector: Connector, entry: ConnectorEntry
 def _held_view(memory: HerderMemory, connector: Connector, unit: Unit, hold: Placement) -> UnitView:
     member = memory.fleet.members.get(hold.worker_id)
     noted = handover.reported_conditions(memory.stores, unit.id, hold)
-    if member is not None and member.session is not None:  # what it says now counts, and not what it wrote last
+    if (
+        member is not None and member.session is not None
+    ):  # the report over the session replaces the condition in the status
         noted = (*(one for one in noted if one.type != WAITING), *_waiting(unit.wait))
     conditions = (*noted, *_conditions(memory.fleet, connector, unit))
     state = hold.state
@@ -279,7 +281,7 @@ def _waiting(wait: Wait | None) -> tuple[Condition, ...]:
 
 
 def _conditions(fleet: Fleet, connector: Connector, unit: Unit) -> tuple[Condition, ...]:
-    """Conditions that explain where a unit is, where its state alone does not."""
+    """Conditions that explain where a unit is, when its state alone does not."""
     entry = connector.stored
     found: list[Condition] = []
     if entry is None:
@@ -301,7 +303,7 @@ def _lag(type_: ConnectorType, tasks: tuple[TaskView, ...]) -> Lag:
     if type_ is not ConnectorType.SINK or not tasks:
         return NOT_KNOWN
     if any(task.status.state is not RunState.RUNNING for task in tasks):
-        return NOT_KNOWN  # nobody looks at its partitions: what was known when it ended says nothing of now
+        return NOT_KNOWN  # no run checks its partitions: the last known lag may be outdated
     return sum_of(NOT_KNOWN if task.progress is None else task.progress.lag for task in tasks)
 
 

@@ -1,4 +1,4 @@
-"""Workers: what each can run, what each is asked, and which of them take work.
+"""Workers: the plugins each has, the commands each has open, and which of them take work.
 
 Owns the plugin catalog (`plugin_catalog`), which workers can run a connector (`plugin_eligibility`), the commands under
 way to workers (`commands`), draining and leaving workers (`drains`), and two living workers of one id

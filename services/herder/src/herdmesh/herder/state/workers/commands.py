@@ -1,9 +1,9 @@
-"""Commands to workers: which worker is asked a question, and the command that waits for its reply.
+"""Commands to workers: the choice of the worker, and the command that waits for its reply.
 
-Owns the choice of a worker. Does not own the table of commands under way (`CallTable`), nor what a reply leads to:
-`worker_sessions.py` hands replies on.
+Owns the choice of a worker. Does not own the table of commands under way (`CallTable`), nor the effect of a reply:
+`worker_sessions.py` passes replies on.
 
-Invariant: a command belongs to a call or to a connector's own affairs, and is forgotten with it; a reply is accepted
+Invariant: a command belongs to a call or to a connector's own work, and is forgotten with it; a reply is accepted
 once, and only over the session over which the command was sent.
 """
 
@@ -40,7 +40,7 @@ from herdmesh.session.worker_commands import (
     WorkerCommand,
 )
 
-#: Workers send a heartbeat every second. One that was silent for so long is asked only when there is no other.
+#: Workers send a heartbeat every second. One that was silent for so long gets a command only when there is no other.
 SILENT_MS: Final = 2_000
 #: The longest time that a write of a worker takes, as a rule.
 WRITE_MS: Final = 2_000
@@ -56,7 +56,7 @@ def send_to_able_worker(
     | ListDeadLettersOnWorker
     | ReplayOnWorker,
 ) -> None:
-    """Ask a worker that has the class of the question's config (`preferred`).
+    """Send a command to a worker that has the class of the command's config (`preferred`).
 
     Raises NoWorker, or InvalidConfig when no worker has the class.
     """
@@ -73,20 +73,21 @@ def send_to_able_worker(
 def send_command(
     step: Step, fleet: Fleet, call_table: CallTable, call: Call, member: Member, question: WorkerCommand
 ) -> None:
-    """Ask a connected worker for a call."""
+    """Send a connected worker a command of a call."""
     call.command_ids.add(_send(step, fleet, call_table, member, question, call=call.id))
 
 
 def send_for_connector(
     step: Step, fleet: Fleet, call_table: CallTable, connector: str, member: Member, question: WorkerCommand
 ) -> None:
-    """Ask a connected worker for a connector's own affairs."""
+    """Send a connected worker a command of a connector's own work."""
     _send(step, fleet, call_table, member, question, connector=connector)
 
 
 def time_left_ms(step: Step, call: Call) -> int:
-    """How long a worker has until it begins to write for a call: as long as its caller waits, less what the write
-    itself and the way back may take."""
+    """Time in which a worker must begin to write for a call: until the caller's deadline, less the time that the write
+    and the reply may take.
+    """
     left_ms = max(0, call.deadline_ms - step.now)
     return left_ms - min(WRITE_MS, left_ms // 10)
 
@@ -120,27 +121,28 @@ def _send(
 
 
 def preferred(step: Step, able: Collection[Member]) -> Member:
-    """The worker to ask: one that is not silent, then the one with the least load, by id where equal."""
+    """The worker for a command: one that is not silent, then the one with the least load, by id where equal."""
     return min(able, key=lambda member: (is_silent(step, member), len(member.load), member.worker_id))
 
 
 def is_silent(step: Step, member: Member) -> bool:
-    """True when the worker may have stopped: a question to it may wait until it is declared lost, or much longer."""
+    """True when the worker may have stopped: a command to it may wait until it is declared lost, or much longer."""
     return step.now - member.last_message_ms >= SILENT_MS
 
 
 def able(fleet: Fleet, config: Properties) -> list[Member]:
-    """The connected workers that can load the class of a config, in the version asked for and with the other plugins
-    that the config names, where any has them."""
+    """The connected workers that can load the class of a config, in the requested version and with the other plugins
+    that the config names, if any worker has them.
+    """
     class_name, version = _text(config, CLASS_KEY), _text(config, PLUGIN_VERSION_KEY)
     found = [member for member in fleet.members.values() if member.session is not None]
     found = [member for member in found if class_name in member.connectors]
-    # One that has the class in another version says best what is wrong with the version asked for.
+    # A worker with the class in another version gives the best error about the requested version.
     found = [member for member in found if member.has_plugin((class_name, version))] or found
     return [member for member in found if next(plugin_eligibility.lacks(fleet, member, config), None) is None] or found
 
 
-#: Java classes without one of their name here, and the connector that does the same, with keys of its own.
+#: Java classes that have no connector of their name here, and the connector for the same purpose, with its own keys.
 _TWINS = {
     "io.debezium.connector.jdbc.JdbcSinkConnector": "PostgresSink",
     "io.aiven.kafka.connect.s3.AivenKafkaConnectS3SinkConnector": "S3Sink",

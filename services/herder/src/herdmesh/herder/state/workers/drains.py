@@ -1,13 +1,13 @@
 """Draining and leaving workers: which workers take no more work, and how far each drain has come.
 
-Owns who drains or leaves, and the sentences that describe how far it is. Does not own moving the units
-(`placement.py`): a draining worker takes nothing, and each unit leaves it as soon as another worker can take it; a unit
-that no other worker can take runs on. Does not own the requests to drain and undrain (`drain_requests.py`).
+Owns which workers drain or leave, and the sentences about their progress. Does not own moving the units
+(`placement.py`): a draining worker takes no unit, and each unit leaves it as soon as another worker can run it; a unit
+that no other worker can run stays and runs on. Does not own the requests to drain and undrain (`drain_requests.py`).
 
-A drain belongs to one life of a worker. The leader tells the worker, which repeats it in every later hello, so that the
-next leader knows it too.
+A drain belongs to one incarnation of a worker. The leader sends it to the worker, which repeats it in every later
+hello, so that the next leader knows it too.
 
-Invariant: the last request to this leader about a life of a worker is in force, whatever the worker's next hello says.
+Invariant: the last request to this leader about an incarnation is in force, whatever the worker's next hello contains.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from herdmesh.session.worker_commands import SetDraining
 
 
 def greet(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: WorkerHello) -> None:
-    """A worker said hello: go on with the last request about this life of it; else with its own word."""
+    """A worker's hello: continue the last request about this incarnation; without one, use the hello's own flag."""
     if before is not None and before.incarnation == member.incarnation:
         member.drain_requested = before.drain_requested
     if hello.leaving or fleet.has_left(member.incarnation):
@@ -34,7 +34,7 @@ def greet(step: Step, fleet: Fleet, member: Member, before: Member | None, hello
 
 
 def leaves(step: Step, fleet: Fleet, member: Member) -> None:
-    """A worker stops for good: this life of it takes no work any more, however often it dials in."""
+    """A worker stops for good: this incarnation takes no more work, however often it dials in."""
     if fleet.leaving.is_open:
         fleet.leaving.lengthen(step.rules.leave_gather_ms)
     else:
@@ -45,18 +45,19 @@ def leaves(step: Step, fleet: Fleet, member: Member) -> None:
 
 def gathers_leavers(fleet: Fleet) -> bool:
     """True while more workers may announce that they leave. A unit moved to one of them would start in vain: until then
-    units run on where they are. Over at once when nobody is left who takes work."""
+    units run on where they are. Ends at once when no worker is left that takes work.
+    """
     return fleet.leaving.is_open and any(member.takes_work for member in fleet.members.values())
 
 
 def gone(fleet: Fleet, member: Member, *, held_nothing: bool) -> None:
-    """A life of a worker is over; `held_nothing` = nothing had to be taken from it."""
+    """An incarnation of a worker has ended; `held_nothing` = it held no unit then."""
     if member.draining and held_nothing:
         fleet.add_departed(member)
 
 
 def remind(fleet: Fleet, member: Member, says_draining: bool) -> None:
-    """After the welcome: send a worker the request that it missed."""
+    """Send a worker, after the welcome, the drain request that it missed."""
     if member.drain_requested is not None and member.drain_requested is not says_draining:
         fleet.send_to(member.worker_id, SendCommand("", SetDraining(member.drain_requested)))
 

@@ -1,7 +1,7 @@
-"""Duplicate worker ids: two living workers of one id, which of them is accepted, and how users learn of it.
+"""Duplicate worker ids: two living workers of one id, which of them is accepted, and the condition that shows it.
 
-Owns that decision alone. A worker that is restarted under its id replaces its former life, so the latest process to
-dial in is taken for the only one. Where the replaced process dials in again while the other's session is open, both
+Owns that decision alone. A worker that is restarted under its id replaces its former incarnation, so the latest process
+to dial in is taken for the only one. If the replaced process dials in again while the other's session is open, both
 live: the replaced one is refused, or they would evict each other for ever, and each time with all units.
 
 Invariant: a process that was replaced is accepted again only when no other holds a session under its id.
@@ -18,14 +18,14 @@ from herdmesh.herder.state.model.events import WorkerHello
 from herdmesh.rpc.errors import Superseded
 from herdmesh.session.model import Condition
 
-#: How long after its last call the refused process is shown; it dials at least every few seconds.
+#: How long after its last attempt the refused process is shown; it dials at least every few seconds.
 _SHOWN_MS = 60_000
-#: Lives of one id that are remembered: a worker that crashes again and again must not fill the memory.
+#: Remembered incarnations of one id: a worker that crashes again and again must not fill the memory.
 _REPLACED_MAX = 20
 
 
 def refusal(step: Step, agenda: Agenda, before: Member | None, event: WorkerHello) -> Superseded | None:
-    """Why this process is refused under its id; None when it is accepted."""
+    """The error with which this process is refused under its id; None when it is accepted."""
     if before is None or before.session is None or event.incarnation not in before.replaced:
         return None
     before.duplicate, before.duplicate_ms = event.address, step.now
@@ -37,7 +37,7 @@ def refusal(step: Step, agenda: Agenda, before: Member | None, event: WorkerHell
 
 
 def replaced(before: Member | None, event: WorkerHello) -> tuple[str, ...]:
-    """The lives of this id that the new one replaces, the latest last."""
+    """The incarnations of this id that the new one replaces, the latest last."""
     if before is None:
         return ()
     if before.incarnation == event.incarnation:
@@ -46,7 +46,7 @@ def replaced(before: Member | None, event: WorkerHello) -> tuple[str, ...]:
 
 
 def conditions(step: Step, member: Member) -> tuple[Condition, ...]:
-    """DUPLICATE_WORKER_ID for as long as another process goes on dialling under this worker's id."""
+    """DUPLICATE_WORKER_ID for as long as another process keeps dialling under this worker's id."""
     if not member.duplicate or step.now - member.duplicate_ms > _SHOWN_MS:
         return ()
     told = (

@@ -1,6 +1,6 @@
 """Plugin catalog: which plugins the workers have, and whether a connector class is a source or a sink.
 
-Owns what the leader remembers of the plugins that workers report, and the search in it by class name or alias. Does not
+Owns the leader's memory of the plugins that workers report, and the search in it by class name or alias. Does not
 own whether a worker can run a whole config (`plugin_eligibility.py`), nor plugins' config definitions, which workers
 have.
 """
@@ -27,25 +27,26 @@ _SOURCE_FAMILIES = re.compile(
     r"|org\.apache\.kafka\.connect\.mirror\.|Mirror(Checkpoint|Heartbeat)(Connector)?$"
     r"|(io\.confluent\.kafka\.connect\.datagen\.)?Datagen(Connector)?$"
 )
-"""Sources whose names have neither Sink nor Source in them."""
+"""Sources whose names contain neither Sink nor Source."""
 
 
 def plugins(fleet: Fleet) -> list[Plugin]:
-    """Every plugin of the connected workers, sorted by class; the same class in two versions stands twice."""
+    """Every plugin of the connected workers, sorted by class; the same class in two versions is listed twice."""
     found = {plugin for member in fleet.members.values() if member.session is not None for plugin in member.plugins}
     return sorted(found, key=lambda plugin: (plugin.class_name, plugin.version, plugin.kind))
 
 
 def plugins_text(fleet: Fleet) -> str:
-    """The connectors that could be named, for an error."""
+    """The known connectors, as text for an error."""
     names = [plugin.class_name for plugin in plugins(fleet) if plugin.is_connector]
     return f"available connectors are: {', '.join(names) or '(none)'}"
 
 
 def type_of(fleet: Fleet, entry: ConnectorEntry) -> ConnectorType:
-    """Source or sink: by the plugin of a worker that is here, else by a report of a worker that was, else by the names
+    """Source or sink: by the plugin of a connected worker, else by a report of an earlier worker, else by the names
     of the connector's class and of the task class that is stored with its tasks. UNKNOWN only when none of them
-    helps."""
+    helps.
+    """
     class_name = entry.class_name
     for member in fleet.members.values():
         plugin = member.connectors.get(class_name)
@@ -60,8 +61,9 @@ def type_of(fleet: Fleet, entry: ConnectorEntry) -> ConnectorType:
 
 
 def type_by_name(class_name: str) -> ConnectorType:
-    """Source or sink by the name of a class alone. Nearly all of Connect's have it in them (`JdbcSinkConnector`); the
-    families whose names do not are in `_SOURCE_FAMILIES`."""
+    """Source or sink by the name of a class alone. Nearly all of Connect's names contain it (`JdbcSinkConnector`); the
+    other families are in `_SOURCE_FAMILIES`.
+    """
     simple = class_name.rsplit(".", 1)[-1]
     is_sink, is_source = "Sink" in simple, "Source" in simple
     if is_sink != is_source:

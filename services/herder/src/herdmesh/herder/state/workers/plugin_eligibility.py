@@ -1,8 +1,8 @@
 """Plugin eligibility: which workers can run a connector, having its class and the other plugins that its config names.
 
 Owns that rule. A transformation, predicate or converter counts once a worker has reported it to this leader, also while
-that worker is away. A class that no worker reported (it exists nowhere, or is a reference that only a worker resolves)
-excludes no worker: the task's failure says what is wrong.
+that worker is unreachable. A class that no worker reported (it exists nowhere, or is a reference that only a worker
+resolves) excludes no worker: the task's failure names the problem.
 
 Invariant: the order of workers and configs changes nothing here.
 """
@@ -19,7 +19,7 @@ from herdmesh.herder.state.memory import (
 from herdmesh.herder.state.model import ConnectorEntry
 from herdmesh.session.model import Properties
 
-#: A class by its name or alias, and the version that is asked for; empty = any.
+#: A class by its name or alias, and its requested version; empty = any.
 Named = tuple[str, str]
 
 
@@ -39,19 +39,19 @@ def steps(config: Properties) -> Iterator[Named]:
 
 
 def runs(fleet: Fleet, member: Member, entry: ConnectorEntry) -> bool:
-    """True when it has all that the entry needs."""
+    """True when the worker has all plugins of the entry."""
     return member.has_plugin(entry.plugin) and next(lacks(fleet, member, entry.config), None) is None
 
 
 def lacks(fleet: Fleet, member: Member, config: Properties) -> Iterator[Named]:
-    """The transformations, predicates and converters of a config that others have, or had, and it has not."""
+    """The transformations, predicates and converters of a config that other workers have or had and this one lacks."""
     for step in steps(config):
         if not has(member.step_versions, step) and has(fleet.steps_reported, step):
             yield step
 
 
 def text(named: Named) -> str:
-    """For an explanation."""
+    """Class and version, as text for an explanation."""
     class_name, version = named
     return f"the plugin {class_name or '(none named)'}{f' in version {version}' if version else ''}"
 
