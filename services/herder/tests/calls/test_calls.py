@@ -51,7 +51,7 @@ def error_of(world: World, number: int) -> HerdmeshError:
     return answer
 
 
-def test_without_a_worker_nothing_can_be_validated() -> None:
+def test_a_create_without_a_worker_is_refused_with_no_worker() -> None:
     world = World()
     world.lead()
     with pytest.raises(NoWorker):
@@ -59,7 +59,7 @@ def test_without_a_worker_nothing_can_be_validated() -> None:
     assert world.config.entries == {}
 
 
-def test_without_a_leader_nothing_is_done() -> None:
+def test_a_request_without_a_leader_is_refused() -> None:
     with pytest.raises(NoLeader):
         World().ask(CreateConnector("a", sink()))
 
@@ -75,7 +75,7 @@ def test_an_unknown_class_lists_the_known_ones(world: World) -> None:
     )
 
 
-def test_a_class_that_only_workers_could_know_is_to_be_written_out(world: World) -> None:
+def test_a_connector_class_that_is_a_reference_is_refused(world: World) -> None:
     with pytest.raises(InvalidConfig) as refused:
         world.ask(CreateConnector("a", {"connector.class": "${env:SINK}"}))
     (violation,) = refused.value.violations
@@ -83,7 +83,7 @@ def test_a_class_that_only_workers_could_know_is_to_be_written_out(world: World)
     assert violation.message.startswith("${env:SINK} is a reference, ")
 
 
-def test_an_unknown_class_may_belong_to_a_worker_still_to_come(world: World) -> None:
+def test_an_unknown_class_is_no_worker_while_workers_may_dial_in(world: World) -> None:
     world.ask(CreateConnector("a", sink()))
     world.kill_herder()
     world.workers["w1"].frozen = True
@@ -137,7 +137,7 @@ def test_existence_is_decided_by_the_store(world: World) -> None:
     assert created.created
 
 
-def test_expected_revision_is_passed_on(world: World) -> None:
+def test_expected_revision_is_passed_to_the_store(world: World) -> None:
     world.ask(CreateConnector("a", sink(1)))
     stored = world.config.entries["a"].config_revision
     with pytest.raises(RevisionMismatch):
@@ -145,7 +145,7 @@ def test_expected_revision_is_passed_on(world: World) -> None:
     world.ask(UpdateConnector("a", sink(2)), WriteOptions(expected_revision=stored))
 
 
-def test_patch_merges_and_null_removes(world: World) -> None:
+def test_a_patch_merges_and_null_removes_a_key(world: World) -> None:
     world.ask(CreateConnector("a", sink(2, file="x", mode="y")))
     world.ask(PatchConnector("a", {"file": None, "mode": "z", "more": "1"}))
     assert world.config.entries["a"].config == {**sink(2), "name": "a", "mode": "z", "more": "1"}
@@ -173,7 +173,7 @@ def test_validate_answers_with_the_result(world: World) -> None:
     assert answer.validation.wire == config
 
 
-def test_a_validation_moves_on_when_its_worker_dies(world: World) -> None:
+def test_a_validation_is_sent_to_another_worker_when_its_worker_dies(world: World) -> None:
     world.worker("w2")
     world.workers["w1"].frozen = True
     number = world.call(CreateConnector("a", sink(1)), timeout_ms=20_000)
@@ -184,7 +184,7 @@ def test_a_validation_moves_on_when_its_worker_dies(world: World) -> None:
     assert isinstance(world.answers[number], Written)
 
 
-def test_a_write_is_answered_when_it_was_read_back(world: World) -> None:
+def test_a_write_is_answered_after_it_was_read_back(world: World) -> None:
     answer = world.ask(CreateConnector("a", sink(1)))
     assert isinstance(answer, Written)
     assert answer.revision is not None
@@ -193,7 +193,7 @@ def test_a_write_is_answered_when_it_was_read_back(world: World) -> None:
     assert view.type is ConnectorType.SINK
 
 
-def test_a_deadline_names_its_stage(world: World) -> None:
+def test_a_timeout_names_the_stage(world: World) -> None:
     world.store_down = True
     number = world.call(CreateConnector("a", sink(1)), timeout_ms=1_000)
     world.advance(900)
@@ -210,7 +210,7 @@ def test_a_deadline_names_its_stage(world: World) -> None:
     assert error.stage == "validating the config on a worker"
 
 
-def test_a_leader_that_steps_down_sees_writes_through_and_sends_others_elsewhere(world: World) -> None:
+def test_a_leader_that_steps_down_completes_writes_and_refuses_other_calls(world: World) -> None:
     world.ask(CreateConnector("a", sink(1)))
     writing = world.call(SetTarget("a", TargetState.PAUSED), timeout_ms=60_000)
     world.workers["w1"].frozen = True
@@ -225,7 +225,7 @@ def test_a_leader_that_steps_down_sees_writes_through_and_sends_others_elsewhere
     assert [condition.type for condition in view.status.conditions] == ["NO_LEADER"]
 
 
-def test_a_write_that_outlives_the_leader_keeps_its_deadline(world: World) -> None:
+def test_a_write_that_outlives_the_leadership_keeps_its_deadline(world: World) -> None:
     world.ask(CreateConnector("a", sink(1)))
     world.store_down = True
     writing = world.call(SetTarget("a", TargetState.PAUSED), timeout_ms=2_000)
@@ -236,7 +236,7 @@ def test_a_write_that_outlives_the_leader_keeps_its_deadline(world: World) -> No
     assert error.stage == "writing to the config store"
 
 
-def test_a_cancelled_call_is_forgotten(world: World) -> None:
+def test_a_cancelled_call_is_not_answered(world: World) -> None:
     world.store_down = True
     number = world.call(CreateConnector("a", sink(1)))
     world.post(ev.RequestCancelled(number))
@@ -245,7 +245,7 @@ def test_a_cancelled_call_is_forgotten(world: World) -> None:
 
 
 def test_an_expired_request_id_is_not_reported_as_refused(world: World) -> None:
-    """What this herder would refuse it for now says nothing of what it did then."""
+    """A refusal by the current state would say nothing about the outcome of the first request."""
     world.ask(CreateConnector("a", sink()))
     world.ask(RestartConnector("a"), WriteOptions("r1"))
     world.ask(DeleteConnector("a"))
@@ -254,7 +254,7 @@ def test_an_expired_request_id_is_not_reported_as_refused(world: World) -> None:
         world.ask(RestartConnector("a"), WriteOptions("r1"))
 
 
-def test_a_restart_with_the_same_request_id_is_done_once(world: World) -> None:
+def test_a_restart_retried_under_its_request_id_is_done_once(world: World) -> None:
     world.ask(CreateConnector("a", sink(1)))
     starts = len(world.starts)
     first = world.ask(RestartConnector("a", include_tasks=True), WriteOptions("r1"))
@@ -262,7 +262,7 @@ def test_a_restart_with_the_same_request_id_is_done_once(world: World) -> None:
     assert len(world.starts) == starts + 2
 
 
-def test_a_restart_recorded_by_somebody_else_is_done(world: World) -> None:
+def test_a_restart_recorded_by_another_client_is_carried_out(world: World) -> None:
     world.ask(CreateConnector("a", sink(1)))
     starts = len(world.starts)
     world.post(ev.RestartRecorded("a", include_tasks=True, only_failed=False, revision=None))
@@ -270,7 +270,7 @@ def test_a_restart_recorded_by_somebody_else_is_done(world: World) -> None:
     assert len(world.starts) == starts + 2
 
 
-def test_progress_and_lag_are_those_of_the_worker_that_holds_the_task(world: World) -> None:
+def test_lag_is_the_sum_of_what_running_tasks_report(world: World) -> None:
     world.ask(CreateConnector("a", sink(2)))
     worker = world.workers["w1"]
     assert worker.session is not None

@@ -1,4 +1,4 @@
-"""Bounds of calls: how many wait, how long, the answer at the deadline, and nothing left behind."""
+"""Bounds of calls: their number, their waits, the answer at the deadline, and no leftovers in memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def world() -> World:
 
 
 def left(world: World) -> dict[str, int]:
-    """How much of calls a herder still keeps."""
+    """Entries about calls that a herder still has in memory, by table."""
     table = world.herder._memory.call_table  # pyright: ignore[reportPrivateUsage]
     waiting = table.waiting_for_watch()
     kept = {"calls": table.calls, "ops": table.ops, "commands": table.commands, "reading back": waiting}
@@ -68,7 +68,7 @@ def test_calls_beyond_the_limit_are_refused_with_queue_full(world: World) -> Non
     assert left(world).get("calls", 0) == 0
 
 
-def test_nothing_stays_of_calls_that_were_answered_cancelled_or_late(world: World) -> None:
+def test_no_memory_is_left_of_calls_that_were_answered_cancelled_or_timed_out(world: World) -> None:
     world.worker("w2")
     for ending in ("answered", "cancelled", "late", "leader lost"):
         world.store_down = world.workers["w1"].frozen = ending != "answered"
@@ -101,12 +101,12 @@ def test_nothing_stays_of_calls_that_were_answered_cancelled_or_late(world: Worl
         unanswered = [number for number in numbers if number not in world.answers]
         assert unanswered == [] or ending == "cancelled"
         kept = left(world)
-        # A write that nobody waits for any more is forgotten when it ends; of these the store never said a word.
+        # A write without a waiting call is forgotten when it ends; the store never answered these.
         kept.pop("ops", None)
         assert kept == {}, ending
 
 
-#: With messages of 200 ms: when the deadline comes, and where the call is then.
+#: With messages of 200 ms: the deadline, and the stage of the call at that time.
 CREATE_STAGES = [
     (300, "validating the config on a worker"),
     (500, "validating the config on a worker"),
@@ -116,7 +116,7 @@ CREATE_STAGES = [
 
 
 @pytest.mark.parametrize(("timeout_ms", "stage"), CREATE_STAGES)
-def test_a_deadline_says_the_stage(world: World, timeout_ms: int, stage: str) -> None:
+def test_a_create_that_times_out_names_its_stage(world: World, timeout_ms: int, stage: str) -> None:
     world.delay_ms = lambda: 200
     number = world.call(CreateConnector("b", sink(1)), timeout_ms=timeout_ms)
     world.advance(timeout_ms + 150)
@@ -126,7 +126,7 @@ def test_a_deadline_says_the_stage(world: World, timeout_ms: int, stage: str) ->
     assert stage in answer.message
 
 
-def test_a_deadline_says_that_the_watch_is_late(world: World) -> None:
+def test_a_timeout_names_the_stage_of_a_late_watch(world: World) -> None:
     """The store has acknowledged the write, and its watch does not bring it."""
     world.silent.add("watch")
     number = world.call(SetTarget("a", TargetState.PAUSED), timeout_ms=500)
@@ -150,7 +150,7 @@ def test_a_deadline_says_that_the_watch_is_late(world: World) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_every_other_stage_has_a_name(world: World, request_: Request, options: WriteOptions, stage: str) -> None:
+def test_each_other_stage_has_a_name(world: World, request_: Request, options: WriteOptions, stage: str) -> None:
     world.store_down = True
     world.workers["w1"].frozen = True
     number = world.call(request_, options, timeout_ms=400)
@@ -160,8 +160,8 @@ def test_every_other_stage_has_a_name(world: World, request_: Request, options: 
     assert answer.stage.startswith(stage)
 
 
-def test_a_patch_that_loses_every_race_gives_up_after_some(world: World) -> None:
-    """Somebody writes a config between each merge and its write."""
+def test_a_patch_that_loses_every_race_fails_after_five_retries(world: World) -> None:
+    """Another writer writes a config between each merge and its write."""
     write = world.config.write
     races = Counter[str]()
 
@@ -181,10 +181,10 @@ def test_a_patch_that_loses_every_race_gives_up_after_some(world: World) -> None
     assert races["writes"] == 6
 
 
-async def test_callers_that_wait_for_the_loop_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_that_wait_for_the_loop_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(herder_loop, "CALLS_MAX", 2)
     monkeypatch.setattr(herder_loop, "QUEUE_MAX", 1)
-    loop = HerderLoop(Herder(Rules()), lambda: None)  # it does not run: nobody takes anything
+    loop = HerderLoop(Herder(Rules()), lambda: None)  # it does not run, so the queue stays full
     taken = asyncio.create_task(loop.call(SetTarget("a", TargetState.PAUSED), WriteOptions(), 60.0))
     waits = asyncio.create_task(loop.call(SetTarget("a", TargetState.PAUSED), WriteOptions(), 0.1))
     await asyncio.sleep(0)

@@ -1,9 +1,9 @@
-"""A call in flight while the leader changes: every operation, cut off after every message on its way.
+"""Calls in flight while the leader changes: every operation, cut off after every message on its way.
 
-Three ways to lose a leader: its process dies and what it sent is lost with it; it dies and what it sent to the config
-store arrives all the same, later than the next leader; it steps down and lives on. The caller repeats its request under
-the same id, as every client of ours does, until it gets an answer that is none of "try again". Whatever happened, that
-answer is right, what was asked for is in effect, and it was done once.
+Three ways to lose a leader: its process dies and its sent messages are lost with it; it dies and its messages to the
+config store arrive all the same, later than the next leader; it steps down and lives on. The caller retries its request
+under the same id, as every client of ours does, until it gets an answer other than "try again". In every case that
+answer is right, the request is in effect, and it was carried out once.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from herdmesh.session.model import RunState, TargetState, UnitId
 from herdmesh.session.worker_commands import ReplayOnWorker
 from services.herder.tests.world import BROKEN, World, sink
 
-#: more messages than any call needs until it is answered.
+#: more messages than any call needs until its answer.
 MESSAGES_MAX = 9
 RETRIES_MAX = 30
 AGAIN = (Unavailable, NotLeader)
 
 
 class Loss(Enum):
-    """How the leader is lost."""
+    """Ways to lose the leader."""
 
     DIES = "dies"
     DIES_SENT = "dies, what it sent arrives"
@@ -71,11 +71,11 @@ class Loss(Enum):
 
 @dataclass(frozen=True)
 class Operation:
-    """A request, what makes it possible, and what must be true once it is answered."""
+    """A request, its preparation, and the check of its outcome."""
 
     request: Request
     right: Callable[[World, Answer], bool]
-    #: units that are started again by it, and no others.
+    #: exactly the units that it starts again.
     restarts: tuple[UnitId, ...] = ()
     before: Callable[[World], object] = lambda _: None
     written: bool = True
@@ -199,7 +199,7 @@ OPERATIONS: dict[str, Operation] = {
     "list dead letters": Operation(
         ListDeadLetters("a", "which"), lambda _, answer: answer == DeadLettersAnswer("told of which"), written=False
     ),
-    # By the id in the request a worker knows what was put back before: each is asked with the request as it came.
+    # A worker recognises an earlier replay by the id in the request: each worker gets the request unchanged.
     "replay dead letters": Operation(
         ReplayDeadLetters("a", "which"),
         lambda world, answer: answer == DeadLettersAnswer("told of which") and _replays(world) == {"which"},
@@ -247,7 +247,7 @@ def prepared(operation: Operation) -> World:
 
 
 def lose_leader(world: World, loss: Loss) -> None:
-    """The leader is gone, another is elected, and the workers dial in to it."""
+    """End the leader, elect another, and let the workers dial in to it."""
     world.writes_outlive = loss is Loss.DIES_SENT
     if loss is Loss.STEPS_DOWN:
         world.post(ev.LeadershipLost("it was told to"))
@@ -270,7 +270,7 @@ def answered(world: World, operation: Operation, number: int) -> Answer:
 
 @pytest.mark.parametrize("loss", Loss, ids=lambda loss: loss.name.lower())
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_call_in_flight_while_the_leader_changes(name: str, loss: Loss) -> None:
+def test_a_call_cut_off_by_a_leader_change_is_carried_out_once(name: str, loss: Loss) -> None:
     operation = OPERATIONS[name]
     for messages in range(MESSAGES_MAX + 1):
         world = prepared(operation)
@@ -284,14 +284,14 @@ def test_a_call_in_flight_while_the_leader_changes(name: str, loss: Loss) -> Non
         where = f"{name}, {loss.value} after {messages} messages"
         assert operation.right(world, answer), f"{where}: {answer}"
         assert world.config.applied.count("id") == operation.written, where
-        # What nobody held when the leader changed goes to who dials in first, and may be moved for balance.
+        # Units without a worker at the change go to the first worker to dial in, and may be moved for balance.
         started = Counter((start.unit, worker) for worker, start in world.starts[begun:])
         assert {unit for unit, _ in started} == set(operation.restarts), f"{where}: {started}"
         assert set(started.values()) <= {1}, f"{where}: {started}"
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_without_a_leader_change_it_needs_no_retry(name: str) -> None:
+def test_an_operation_without_a_leader_change_needs_no_retry(name: str) -> None:
     operation = OPERATIONS[name]
     world = prepared(operation)
     begun = len(world.starts)
@@ -304,8 +304,8 @@ def test_without_a_leader_change_it_needs_no_retry(name: str) -> None:
     assert Counter(start.unit for _, start in world.starts[begun:]) == Counter(operation.restarts)
 
 
-def test_a_retry_gets_the_first_outcome_although_everything_has_changed() -> None:
-    """What a new leader would refuse by its own checks is asked of the store first."""
+def test_a_retry_gets_the_first_outcome_after_later_changes() -> None:
+    """A new leader queries the store before it refuses a request by its own checks."""
     done: list[tuple[str, Request]] = [
         ("create", CreateConnector("b", sink(1))),
         ("update", UpdateConnector("a", sink(2, note="new"))),
@@ -341,13 +341,13 @@ def test_a_retry_gets_the_first_outcome_although_everything_has_changed() -> Non
             world.ask(request, WriteOptions(f"{request_id}, asked anew"))
 
 
-def test_a_restart_that_was_answered_is_carried_out_by_the_next_leader() -> None:
-    """The answer was given, the workers were not told yet."""
+def test_an_answered_restart_is_carried_out_by_the_next_leader() -> None:
+    """The caller has the answer, and no worker has a command yet."""
     world = prepared(OPERATIONS["restart all"])
     held = {unit: held.starts for one in world.workers.values() for unit, held in one.held.items()}
     number = world.call(RestartConnector("a", include_tasks=True))
     for worker in world.workers.values():
-        worker.frozen = True  # what is sent to them now is lost with the stream
+        worker.frozen = True  # messages to it are lost with the stream from here
     world.advance(MESSAGES_MAX)
     assert isinstance(world.answers[number], Restarting)
     for worker in world.workers.values():
@@ -367,7 +367,7 @@ def test_a_restart_that_was_answered_is_carried_out_by_the_next_leader() -> None
     assert [view.status.state, *(task.status.state for task in view.tasks)] == [RunState.RUNNING] * 3
 
 
-def test_a_drain_retried_after_it_was_undone_drains_nothing() -> None:
+def test_a_drain_retried_after_its_undrain_drains_nothing() -> None:
     world = World()
     world.lead()
     world.worker("w1")
@@ -387,10 +387,10 @@ def test_a_drain_retried_after_it_was_undone_drains_nothing() -> None:
     assert world.workers["w1"].draining
 
 
-def test_a_restart_of_a_leader_that_was_replaced_unnoticed_is_to_be_tried_elsewhere() -> None:
+def test_a_restart_under_an_outdated_epoch_is_refused_as_retriable() -> None:
     world = prepared(OPERATIONS["restart all"])
     begun = len(world.starts)
-    world.config.epoch += 1  # another herder was elected, and this one has not heard of it
+    world.config.epoch += 1  # another herder was elected, and this one does not know yet
     number = world.call(RestartConnector("a", include_tasks=True), WriteOptions("id"))
     world.advance(20)
     assert isinstance(world.answers[number], AGAIN)
@@ -398,8 +398,8 @@ def test_a_restart_of_a_leader_that_was_replaced_unnoticed_is_to_be_tried_elsewh
     assert world.config.entries["a"].restarts == {}
 
 
-def test_a_patch_that_loses_its_race_and_its_leader_is_to_be_tried_elsewhere() -> None:
-    """Nothing was written, and the caller never named a revision it could mismatch."""
+def test_a_patch_that_loses_its_race_and_its_leader_is_refused_as_retriable() -> None:
+    """Nothing was written, and the caller gave no revision that could mismatch."""
     world = prepared(OPERATIONS["patch"])
     number = world.call(PatchConnector("a", {"note": "patched"}))
     world.advance(3)
@@ -410,7 +410,7 @@ def test_a_patch_that_loses_its_race_and_its_leader_is_to_be_tried_elsewhere() -
     assert isinstance(world.answers[number], AGAIN)
 
 
-def test_a_drain_waits_for_a_worker_that_has_not_dialled_in_yet() -> None:
+def test_a_drain_is_refused_as_retriable_until_its_worker_has_dialled_in() -> None:
     world = prepared(OPERATIONS["drain"])
     world.kill_herder()
     world.lead()

@@ -1,7 +1,7 @@
-"""What is looked at first: of several things that are wrong with a request, the caller is told the one that Connect
-would tell (docs/reference/connect/herder.md, section 4.1), each with a reason of its own.
+"""Order of checks: a request that is wrong in several ways gets the error that Connect would give
+(docs/reference/connect/herder.md, section 4.1), each with a reason of its own.
 
-Owns the order only; what each refusal says is tested where the rule is. Departs from Connect in one thing: a follower
+Owns the order only; the text of each refusal is tested where the rule is. Departs from Connect in one thing: a follower
 names the leader before anything is validated, because only the leader has workers to validate on.
 """
 
@@ -95,7 +95,7 @@ def test_leadership_is_checked_before_anything_else(world: World, request_: Requ
         (UpdateConnector("b", WRONG), "wrong"),
         (UpdateConnector("b", sink(1)), ConnectorNotFound),
         (UpdateConnector("a", sink(1)), RevisionMismatch),
-        # name, existence, what it makes, revision
+        # name, existence, merged config, revision
         (PatchConnector("", WRONG), RequestInvalid),
         (PatchConnector("b", {**WRONG, "name": "c"}), ConnectorNotFound),
         (PatchConnector("a", {"wrong": "yes", "name": "c"}), "name"),

@@ -47,7 +47,7 @@ def fail(world: World, *units: UnitId) -> None:
 
 
 def started(world: World, ask: Callable[[], object]) -> Counter[UnitId]:
-    """What was started while `ask` ran."""
+    """Units that were started while `ask` ran."""
     before = len(world.starts)
     ask()
     world.run()
@@ -90,7 +90,7 @@ def test_restart_connector_and_tasks_not_leader() -> None:
 
 
 def test_restart_connector_and_tasks_unknown_status(world: World) -> None:
-    """A connector that never got a status: no worker could take it."""
+    """A connector that never got a status, because no worker could run it."""
     world.ask(CreateConnector("b", sink(1)))
     for worker in world.workers.values():
         worker.held.pop(UnitId("b"), None)
@@ -114,8 +114,8 @@ def test_restart_connector_and_tasks_success(world: World) -> None:
     ]
 
 
-def test_a_plan_tells_where_each_unit_is(world: World) -> None:
-    """As Connect's answer does, restarted or not."""
+def test_a_restart_plan_names_the_worker_of_each_unit(world: World) -> None:
+    """As in Connect's answer, for restarted and other units."""
     fail(world, A1)
     holders = {unit.task: worker.id for worker in world.workers.values() for unit in worker.held}
     answer = world.ask(RestartConnector("a", include_tasks=True, only_failed=True))
@@ -136,7 +136,7 @@ def test_a_plan_tells_where_each_unit_is(world: World) -> None:
         (True, True, (A, A2), {A, A2}),
     ],
 )
-def test_a_restart_takes_the_units_that_its_flags_select(
+def test_a_restart_selects_units_by_its_flags(
     world: World, include_tasks: bool, only_failed: bool, failed: tuple[UnitId, ...], restarted: set[UnitId]
 ) -> None:
     fail(world, *failed)
@@ -156,7 +156,7 @@ def test_do_restart_connector_and_tasks_empty_plan(world: World) -> None:
 
 
 def test_do_restart_connector_and_tasks_no_assignments(world: World) -> None:
-    """Nobody holds anything: it starts as soon as somebody can, and is not restarted then."""
+    """No worker holds a unit: each starts as soon as one can run it, and is not restarted then."""
     world.kill("w1")
     world.kill("w2")
     world.advance(5_000)
@@ -181,7 +181,7 @@ def test_restart_unknown_task(world: World, task: int) -> None:
 
 
 def test_preserve_highest_impact_restart_request(world: World) -> None:
-    """Requests that come while a restart is under way take nothing from it, and add no second one."""
+    """Requests during a restart take nothing from it, and add no second one."""
     for worker in world.workers.values():
         worker.stop_silently = True
     for include_tasks, only_failed in [(True, False), (False, False), (False, True), (True, True)]:
@@ -196,7 +196,7 @@ def test_preserve_highest_impact_restart_request(world: World) -> None:
 
 
 def test_process_restart_requests_dequeue(world: World) -> None:
-    """A restart is done once: neither time nor other changes bring it back."""
+    """A restart is done once: neither time nor other changes repeat it."""
     assert sum(started(world, lambda: world.ask(RestartConnector("a", include_tasks=True))).values()) == 4
     assert started(world, lambda: world.advance(120_000)) == {}
     assert started(world, lambda: world.ask(SetTarget("a", TargetState.PAUSED))) == {}
@@ -206,7 +206,7 @@ def test_process_restart_requests_dequeue(world: World) -> None:
 
 
 def test_process_restart_requests_failure_suppression(world: World) -> None:
-    """A unit that fails to start again keeps none of the others from it."""
+    """A unit that fails to start again does not keep the others from starting."""
     for worker in world.workers.values():
         worker.fail_starts = BROKEN
     assert started(world, lambda: world.ask(RestartConnector("a", include_tasks=True))) == {A: 1, A0: 1, A1: 1, A2: 1}
@@ -215,7 +215,7 @@ def test_process_restart_requests_failure_suppression(world: World) -> None:
     assert [task.status.state for task in view.tasks] == [FAILED] * 3
 
 
-def test_a_restart_ends_the_pause_of_a_unit_that_nobody_holds(world: World) -> None:
+def test_a_restart_ends_the_backoff_of_an_unheld_unit(world: World) -> None:
     worker = next(worker for worker in world.workers.values() if A0 in worker.held)
     assert started(world, lambda: world.give_up(worker, A0)) == {}, "given up unasked, it waits for a second"
     assert started(world, lambda: world.ask(RestartTask("a", 0))) == {A0: 1}
@@ -227,7 +227,7 @@ def test_a_unit_restarts_into_its_target_state(world: World) -> None:
     assert {held.state for worker in world.workers.values() for held in worker.held.values()} == {RunState.PAUSED}
 
 
-def test_a_restart_record_of_another_writer_restarts_too(world: World) -> None:
+def test_a_restart_record_of_another_writer_is_carried_out(world: World) -> None:
     record = ev.RestartRecorded("a", include_tasks=True, only_failed=False, revision=None)
     assert started(world, lambda: world.post(record)) == {A: 1, A0: 1, A1: 1, A2: 1}
     unknown = ev.RestartRecorded("b", include_tasks=True, only_failed=False, revision=None)
@@ -235,7 +235,7 @@ def test_a_restart_record_of_another_writer_restarts_too(world: World) -> None:
 
 
 def test_connects_restart_record_is_written_where_connect_writes_one(world: World) -> None:
-    """The store decides by the flags and the task whether it writes one; they are what the user said."""
+    """The store decides by flags and task whether it writes one; they are those of the user's request."""
     asked: list[tuple[bool, bool, int | None]] = []
     write = world.config.write
 
@@ -252,7 +252,7 @@ def test_connects_restart_record_is_written_where_connect_writes_one(world: Worl
     assert asked == [(False, False, None), (True, False, None), (False, True, None), (False, False, 2)]
 
 
-def test_a_retry_restarts_nothing_and_gets_the_same_answer(world: World) -> None:
+def test_a_retried_restart_restarts_nothing_and_gets_the_same_answer(world: World) -> None:
     first = world.ask(RestartConnector("a", include_tasks=True), WriteOptions("r1"))
     again: list[object] = []
     retry = RestartConnector("a", include_tasks=True)
@@ -261,7 +261,7 @@ def test_a_retry_restarts_nothing_and_gets_the_same_answer(world: World) -> None
     assert started(world, lambda: world.ask(retry, WriteOptions("r2"))) == {A: 1, A0: 1, A1: 1, A2: 1}
 
 
-def test_a_connector_made_anew_knows_nothing_of_the_restarts_of_the_one_before(world: World) -> None:
+def test_a_recreated_connector_ignores_restarts_of_its_predecessor(world: World) -> None:
     world.ask(RestartConnector("a", include_tasks=True))
     world.ask(DeleteConnector("a"))
     world.advance(5_000)

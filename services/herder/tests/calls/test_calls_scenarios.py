@@ -1,5 +1,6 @@
-"""What Connect's `DistributedHerderTest` says of requests (docs/reference/connect/herder.md, section 10), told of our
-herder."""
+"""Scenarios of Connect's `DistributedHerderTest` about requests (docs/reference/connect/herder.md, section 10),
+restated for the herder.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def world() -> World:
 
 
 def ask(world: World, request: object) -> object:
-    """As `World.ask`, with time for what follows the answer."""
+    """Like `World.ask`, with time for the effects after the answer."""
     number = world.call(request)  # type: ignore[arg-type]
     world.advance(50)
     answer = world.answers[number]
@@ -71,7 +72,7 @@ def held(world: World) -> dict[UnitId, RunState]:
 
 
 def put_by_java(world: World, name: str) -> None:
-    """The config of a connector that Java's PUT has created under this very name."""
+    """Store the config of a connector that Java's PUT has created under this very name."""
     config = sink(1, name=name)
     made = ConnectorEntry(name, config=config, config_revision=world.config.next(), incarnation="java")
     world.config.entries[name] = made
@@ -80,7 +81,7 @@ def put_by_java(world: World, name: str) -> None:
 
 
 def failing_store(world: World, kind: type) -> None:
-    """The store refuses writes of a kind, for a reason that trying again does not help."""
+    """Have the store refuse writes of a kind, for a reason that no retry helps."""
     write = world.config.write
 
     def refuse(wanted: ins.Write) -> Outcome:
@@ -116,7 +117,7 @@ def test_create_connector(world: World) -> None:
 def test_create_connector_with_initial_state(
     world: World, initial: TargetState | None, expected: list[RunState]
 ) -> None:
-    """PAUSED and STOPPED connectors make no task configs before they are resumed, as in Connect."""
+    """PAUSED and STOPPED connectors create no task configs before they are resumed, as in Connect."""
     ask(world, CreateConnector("a", sink(2), initial))
     assert states(world) == expected
     assert world.config.entries["a"].target is initial
@@ -144,12 +145,12 @@ def test_create_connector_already_exists(world: World) -> None:
         ask(world, CreateConnector("a", sink(3)))
     with pytest.raises(ConnectorExists):
         ask(world, CreateConnector("  a\t", sink(3)))
-    with pytest.raises(InvalidConfig):  # what is wrong with the config comes first, as in Connect
+    with pytest.raises(InvalidConfig):  # errors of the config come first, as in Connect
         ask(world, CreateConnector("a", sink(3, wrong="yes")))
     assert view(world).entry.config["tasks.max"] == "2"
 
 
-def test_of_two_creates_at_once_one_is_refused(world: World) -> None:
+def test_one_of_two_concurrent_creates_is_refused(world: World) -> None:
     numbers = [world.call(CreateConnector("a", sink(tasks))) for tasks in (1, 2)]
     world.advance(50)
     first, second = (world.answers[number] for number in numbers)
@@ -172,7 +173,7 @@ def test_destroy_connector(world: World) -> None:
 
 
 def test_connector_config_update(world: World) -> None:
-    """All of that connector starts again, and nothing of another."""
+    """All units of that connector start again, and none of another."""
     ask(world, CreateConnector("a", sink(2)))
     ask(world, CreateConnector("b", sink(2)))
     before = len(world.starts)
@@ -216,7 +217,7 @@ def test_connector_stopped(world: World) -> None:
 
 
 def test_stop_connector(world: World) -> None:
-    """The tasks are freed, and the committed set is empty as in Connect, so that a Java cluster would find it so."""
+    """The tasks are stopped, and the committed set is empty as in Connect, so that a Java cluster would find it so."""
     ask(world, CreateConnector("a", sink(2)))
     ask(world, SetTarget("a", STOPPED))
     entry = world.config.entries["a"]
@@ -230,7 +231,7 @@ def test_stop_connector(world: World) -> None:
 
 
 def test_stop_connector_fail_to_write_task_configs(world: World) -> None:
-    """Here the target state comes first and the empty set follows from it: it is tried until it is written."""
+    """Here the target state is written first and the empty set follows: its write is retried until it succeeds."""
     ask(world, CreateConnector("a", sink(2)))
     write = world.config.write
     failing_store(world, ins.CommitTasks)
@@ -243,7 +244,7 @@ def test_stop_connector_fail_to_write_task_configs(world: World) -> None:
 
 
 def test_unknown_connector_paused(world: World) -> None:
-    """Asked for, it is refused; a target state that the topic has of nothing is ignored."""
+    """A request for it is refused; a target state in the topic without a config is ignored."""
     for target in TargetState:
         with pytest.raises(ConnectorNotFound):
             ask(world, SetTarget("b", target))
@@ -256,7 +257,7 @@ def test_unknown_connector_paused(world: World) -> None:
 
 @pytest.mark.parametrize("target", [PAUSED, STARTED])
 def test_connector_paused_and_resumed_running_task_only(world: World, target: TargetState) -> None:
-    """A worker that has a task and not the connector is told all the same; one that has neither is not."""
+    """A worker that holds only a task gets the target too; a worker without any unit of the connector gets nothing."""
     world.worker("w2")
     world.worker("w3", ())
     ask(world, CreateConnector("a", sink(1)))
@@ -296,7 +297,7 @@ def test_patch_connector_config_not_found(world: World) -> None:
     ],
     ids=lambda request: type(request).__name__,
 )
-def test_a_follower_does_nothing_and_names_the_leader(world: World, request_: object) -> None:
+def test_a_follower_refuses_requests_and_names_the_leader(world: World, request_: object) -> None:
     world.post(ev.LeadershipFollowing("h2", "there:2", 2))
     world.advance(10)
     with pytest.raises(NotLeader) as refused:
@@ -306,7 +307,7 @@ def test_a_follower_does_nothing_and_names_the_leader(world: World, request_: ob
 
 
 def test_accessors(world: World) -> None:
-    """Configs are echoed as they were written: nothing resolved, nothing rewritten."""
+    """Configs are returned as they were written: nothing resolved, nothing rewritten."""
     config = sink(1, password="${file:/secrets:key}", flag=" true ", empty="", **{"tasks.max": "01"})
     ask(world, CreateConnector("a", config))
     ask(world, CreateConnector("b", sink(2)))
@@ -318,7 +319,7 @@ def test_accessors(world: World) -> None:
 
 
 def test_request_processing_order(world: World) -> None:
-    """Requests are taken in the order they came; one that has to wait keeps none of those after it."""
+    """Requests are handled in the order of arrival; one that has to wait does not delay those after it."""
     ask(world, CreateConnector("a", sink(1)))
     numbers = [world.call(SetTarget("a", target)) for target in (PAUSED, STOPPED, STARTED)]
     world.advance(50)
@@ -337,10 +338,10 @@ def test_request_processing_order(world: World) -> None:
     ("given", "stored"),
     [("a", "a"), (" \t a b\n", "a b"), ("\x01a\x1f", "a"), ("\u00a0a", "\u00a0a"), ("a/b?c", "a/b?c"), ("ä漢", "ä漢")],
 )
-def test_a_new_connector_has_the_same_name_by_create_and_by_update(
+def test_create_and_update_give_a_new_connector_the_same_name(
     world: World, given: str, stored: str, make: Callable[[str, Properties], CreateConnector | UpdateConnector]
 ) -> None:
-    """As Java's POST trims it."""
+    """Trimmed as by Java's POST."""
     ask(world, make(given, sink(1, name=given)))
     assert world.herder.connector_names() == [stored]
     assert world.config.entries[stored].config["name"] == stored
@@ -354,13 +355,13 @@ def test_names_with_control_characters_are_refused(world: World, name: str) -> N
     assert [violation.field for violation in refused.value.violations] == ["name"]
 
 
-def test_a_name_that_differs_from_the_configs_is_refused(world: World) -> None:
+def test_a_name_that_differs_from_the_configs_name_is_refused(world: World) -> None:
     for request in (CreateConnector("a", sink(1, name="b")), UpdateConnector("a", sink(1, name="b"), True)):
         with pytest.raises(InvalidConfig, match=r"\(b\) doesn't match connector name in the request \(a\)"):
             ask(world, request)
 
 
-def test_a_connector_that_java_named_with_spaces_can_be_addressed(world: World) -> None:
+def test_a_connector_that_java_named_with_blanks_can_be_addressed(world: World) -> None:
     """PUT in Connect does not trim."""
     put_by_java(world, " a ")
     ask(world, UpdateConnector(" a ", sink(1, topics="u")))
@@ -370,7 +371,7 @@ def test_a_connector_that_java_named_with_spaces_can_be_addressed(world: World) 
     assert world.herder.connector_names() == ["a"]
 
 
-def test_every_call_finds_a_connector_by_its_name_with_blanks(world: World) -> None:
+def test_each_request_finds_a_connector_by_its_name_with_blanks(world: World) -> None:
     ask(world, CreateConnector(" a ", sink(1)))
     ask(world, PatchConnector("a ", {"topics": "u"}))
     ask(world, SetTarget("\ta", TargetState.PAUSED))

@@ -1,5 +1,6 @@
-"""Questions to workers: plugins described, offsets written before a create; asked again when a worker goes, once for
-each call, and forgotten with it."""
+"""Commands to workers: plugin definitions, offsets written before a create; sent again when a worker is lost, once for
+each call, and forgotten with it.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def world() -> World:
 
 
 def asked(world: World, kind: type[qu.WorkerCommand]) -> list[str]:
-    """Who was asked that, one for each time."""
+    """The workers that got such a command, once for each time."""
     return [worker.id for worker in world.workers.values() for one in worker.answers.asked if isinstance(one, kind)]
 
 
@@ -89,7 +90,7 @@ def test_an_unknown_plugin_lists_the_known_ones(world: World) -> None:
     )
 
 
-def test_a_plugin_needs_a_worker_that_is_there(world: World) -> None:
+def test_a_plugin_definition_needs_a_connected_worker(world: World) -> None:
     world.kill("w1")
     world.run()
     with pytest.raises(PluginNotFound):
@@ -100,10 +101,10 @@ def test_a_plugin_needs_a_worker_that_is_there(world: World) -> None:
         world.ask(GetPlugin("TestSink"))
 
 
-# --- what becomes of questions
+# --- lost workers and late replies
 
 
-def test_a_question_goes_to_another_worker_when_its_own_dies(world: World) -> None:
+def test_a_command_goes_to_another_worker_when_its_own_dies(world: World) -> None:
     world.workers["w1"].answers.mute = True
     number = world.call(GetPlugin("TestSink"))
     world.run()
@@ -114,7 +115,7 @@ def test_a_question_goes_to_another_worker_when_its_own_dies(world: World) -> No
     assert asked(world, qu.DescribePlugin) == ["w1", "w2"]
 
 
-def test_an_answer_that_comes_after_its_call_changes_nothing(world: World) -> None:
+def test_a_reply_after_the_end_of_its_call_changes_nothing(world: World) -> None:
     worker = world.workers["w1"]
     worker.answers.mute = True
     number = world.call(create(), timeout_ms=300)
@@ -138,14 +139,14 @@ def test_a_leader_that_steps_down_answers_calls_with_open_commands(world: World)
     assert isinstance(outcome(world, number), NoLeader)
 
 
-def test_a_config_is_validated_by_a_worker_that_has_the_version_it_asks_for() -> None:
+def test_a_config_is_validated_by_a_worker_with_the_requested_version() -> None:
     world = World()
     world.lead()
     world.worker("w1")
     world.worker("w2", (Plugin("herdmesh.TestSink", ("TestSink",), PluginKind.SINK, "2.0"),))
     world.ask(create("a", sink(1, **{"connector.plugin.version": "2.0"})))
     assert asked(world, qu.AlterOffsets) == ["w2"]
-    # One that nobody has is refused by a worker, in its words.
+    # A version that no worker has is refused by a worker, with its message.
     assert isinstance(world.ask(ValidateConfig(sink(1, **{"connector.plugin.version": "9"}))), Validated)
 
 
@@ -164,7 +165,7 @@ def test_offsets_are_written_with_the_connector(world: World) -> None:
     assert world.config.entries["a"].has_config
 
 
-def test_offsets_that_are_refused_leave_no_connector(world: World) -> None:
+def test_refused_offsets_leave_no_connector(world: World) -> None:
     for worker in world.workers.values():
         worker.answers.offset_failure = REFUSED
     with pytest.raises(OffsetsRefused, match="expected to be a Long value"):
@@ -172,19 +173,19 @@ def test_offsets_that_are_refused_leave_no_connector(world: World) -> None:
     assert "a" not in world.config.entries
 
 
-def test_a_config_that_is_refused_writes_no_offsets(world: World) -> None:
+def test_a_refused_config_writes_no_offsets(world: World) -> None:
     with pytest.raises(InvalidConfig):
         world.ask(create(config=sink(1, wrong="yes")))
     assert world.offsets == {}
 
 
-def test_a_config_that_fits_no_record_writes_no_offsets(world: World) -> None:
+def test_a_config_too_large_for_a_record_writes_no_offsets(world: World) -> None:
     with pytest.raises(InvalidConfig, match="at most 1000000 fit"):
         world.ask(create(config={**sink(1), "note": "x" * 1_000_000}))
     assert world.offsets == {}
 
 
-def test_a_failure_in_between_leaves_no_connector_and_the_retry_ends_well(world: World) -> None:
+def test_a_create_with_offsets_that_failed_midway_can_be_retried(world: World) -> None:
     for worker in world.workers.values():
         worker.answers.offset_failure = AWAY
     with pytest.raises(NoWorker, match="try again"):
@@ -210,7 +211,7 @@ def test_a_failure_in_between_leaves_no_connector_and_the_retry_ends_well(world:
     assert world.offsets["a"] == before, "the offsets of a running connector were touched"
 
 
-def test_nothing_is_written_when_somebody_else_makes_the_connector_meanwhile(world: World) -> None:
+def test_a_create_with_offsets_that_loses_its_race_writes_nothing(world: World) -> None:
     before = [(OffsetEntry('{"filename":"a.txt"}', '{"position":3}'),)]
     world.offsets["a"] = before.copy()
     world.delay_ms = lambda: 1
@@ -228,12 +229,12 @@ def test_nothing_is_written_when_somebody_else_makes_the_connector_meanwhile(wor
     assert world.offsets["a"] == before
 
 
-def test_a_name_that_its_leader_still_sees_gets_no_connector_without_its_offsets(world: World) -> None:
-    """It may be free by the time the store is asked, and a worker has prepared nothing."""
+def test_a_create_with_offsets_of_a_name_still_taken_for_the_leader_is_refused(world: World) -> None:
+    """The name may be free by the time the store gets the write, and no worker has prepared the offsets."""
     world.ask(CreateConnector("a", sink(1)))
     world.advance(500)
     world.delay_ms = lambda: 1
-    world.config.write(DeleteConfig(0, "a", WriteOptions()))  # not heard of yet
+    world.config.write(DeleteConfig(0, "a", WriteOptions()))  # the leader's watch has not brought it yet
     number = world.call(create(), retry("r1"))
     world.advance(50)
     assert isinstance(outcome(world, number), ConnectorExists)
@@ -249,7 +250,7 @@ def test_a_create_whose_offsets_kafka_refuses_stores_no_connector(world: World) 
     assert world.offsets == {}
 
 
-def test_a_worker_with_a_file_of_its_own_writes_offsets_there(world: World) -> None:
+def test_a_worker_with_its_own_offset_file_writes_offsets_there(world: World) -> None:
     """Standalone mode, where the config store is in memory."""
     for worker in world.workers.values():
         worker.answers.has_offset_file = True
@@ -257,7 +258,7 @@ def test_a_worker_with_a_file_of_its_own_writes_offsets_there(world: World) -> N
     assert world.offsets == {"a": [AT_7]}
 
 
-def test_a_name_that_exists_keeps_its_offsets(world: World) -> None:
+def test_a_create_of_an_existing_name_leaves_its_offsets(world: World) -> None:
     world.ask(CreateConnector("a", sink(1)))
     with pytest.raises(ConnectorExists):
         world.ask(create())
@@ -317,7 +318,7 @@ def test_tasks_that_may_run_on_a_lost_worker_are_fenced_before_offsets_are_writt
     assert written.revision is not None, "a worker that is late finds the connector in what was written since"
 
 
-def test_a_fence_that_fails_leaves_offsets_and_name_alone(world: World) -> None:
+def test_a_failed_fence_writes_neither_offsets_nor_connector(world: World) -> None:
     world.ask(CreateConnector("a", sink(2)))
     world.advance(500)
     holder = next(worker for worker in world.workers.values() if UnitId("a", 1) in worker.held)
@@ -348,7 +349,7 @@ def test_only_one_of_two_creates_has_its_offsets_written(world: World) -> None:
     assert world.offsets == {"a": [AT_7]}
 
 
-def test_a_create_with_offsets_waits_for_one_without_that_came_first(world: World) -> None:
+def test_a_create_with_offsets_waits_for_an_earlier_one_without(world: World) -> None:
     world.store_down = True
     first = world.call(CreateConnector("a", sink(1)), timeout_ms=800)
     world.run()
@@ -371,7 +372,7 @@ BROKEN = RefusedPlugin("/opt/plugins/broken", "broken:Broken", "ImportError: no 
 
 
 def test_an_unreported_class_goes_to_a_worker_with_plugin_folders(world: World) -> None:
-    """Its folder appeared a moment ago: the worker tells of it, then answers, and gets the connector."""
+    """Its folder appeared a moment ago: the worker reports it, then replies, and gets the connector."""
     worker = world.workers["w2"]
     worker.refused, worker.installed_late = (), (LATE,)
     worker.dial()
@@ -399,7 +400,7 @@ def test_refused_plugins_are_listed_with_their_workers(world: World) -> None:
     assert world.herder.refused_plugins() == []
 
 
-def test_a_release_that_took_the_place_of_another_moves_nothing_that_runs(world: World) -> None:
+def test_a_plugin_version_replaced_on_disk_moves_no_running_unit(world: World) -> None:
     worker = world.worker("w3", (LATE,))
     world.ask(CreateConnector("a", {"connector.class": "Late", "connector.plugin.version": "1.0"}))
     before = dict(worker.held)

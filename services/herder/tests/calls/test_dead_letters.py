@@ -1,4 +1,4 @@
-"""Dead letter requests: the worker that is asked, and the answer when it cannot tell, or is lost."""
+"""Dead letter requests: the worker that gets the command, and the answer when it fails, or is lost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def asked(world: World, name: str) -> list[QUESTIONS]:
 
 
 @pytest.mark.parametrize("request_of", [ListDeadLetters, ReplayDeadLetters])
-def test_a_worker_with_the_connectors_class_is_asked_with_its_config(
+def test_a_worker_with_the_connectors_class_gets_the_command_and_the_config(
     world: World, request_of: type[ListDeadLetters | ReplayDeadLetters]
 ) -> None:
     told = world.ask(request_of("a", "the request"))
@@ -49,7 +49,7 @@ def test_a_worker_with_the_connectors_class_is_asked_with_its_config(
     assert (question.wire, question.config["queue"], question.config["name"]) == ("the request", "dlq", "a")
 
 
-def test_there_must_be_such_a_connector(world: World) -> None:
+def test_dead_letters_of_an_unknown_connector_are_refused(world: World) -> None:
     with pytest.raises(ConnectorNotFound):
         world.ask(ListDeadLetters("nobody", None))
     with pytest.raises(RequestInvalid, match="name the connector"):
@@ -67,7 +67,7 @@ def test_a_workers_permanent_failure_is_refused_and_a_transient_one_is_retriable
             world.ask(ReplayDeadLetters("a", None))
 
 
-def test_another_worker_is_asked_when_one_goes(world: World) -> None:
+def test_the_command_goes_to_another_worker_when_its_own_is_lost(world: World) -> None:
     world.workers["w1"].deaf_to = ReplayOnWorker
     call = world.call(ReplayDeadLetters("a", "the request"), WriteOptions("r1"), timeout_ms=60_000)
     world.run()
@@ -78,7 +78,7 @@ def test_another_worker_is_asked_when_one_goes(world: World) -> None:
     assert len(asked(world, "w3")) == 1
 
 
-def test_a_replay_without_a_request_id_is_not_asked_twice(world: World) -> None:
+def test_a_replay_without_a_request_id_is_not_sent_twice(world: World) -> None:
     world.workers["w1"].deaf_to = ReplayOnWorker
     call = world.call(ReplayDeadLetters("a", "the request"), timeout_ms=60_000)
     world.run()

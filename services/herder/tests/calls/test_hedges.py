@@ -1,4 +1,4 @@
-"""Hedged commands: a question that a worker does not answer goes to others after a short while."""
+"""Hedged commands: a command that a worker does not answer in time is sent to others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from services.herder.tests.world_worker import SINK, SOURCE
 
 
 class Asking(World):
-    """Remembers who was asked what."""
+    """World that records the commands that each worker got."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Asking(World):
 
 @pytest.fixture
 def world() -> Asking:
-    """A leader, a worker that has another plugin, and five alike, of which the first is asked first."""
+    """A leader, a worker that has another plugin, and five equal ones, of which w1 gets commands first."""
     world = Asking()
     world.lead()
     world.worker("w0", (SOURCE,))
@@ -66,7 +66,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("request_", "answer", "question"), CALLS)
-def test_another_worker_with_the_plugin_is_asked_after_two_seconds(
+def test_another_worker_with_the_plugin_gets_the_command_after_two_seconds(
     world: Asking, request_: Request, answer: type, question: type
 ) -> None:
     world.workers["w1"].deaf_to = question
@@ -79,7 +79,7 @@ def test_another_worker_with_the_plugin_is_asked_after_two_seconds(
     assert [worker for worker, kind in world.asked if kind == question.__name__] == ["w1", "w2"]
 
 
-def test_the_first_answer_counts_and_the_late_one_changes_nothing(world: Asking) -> None:
+def test_the_first_reply_counts_and_the_late_one_changes_nothing(world: Asking) -> None:
     w1 = world.workers["w1"]
     w1.deaf_to = qu.ValidateOnWorker
     number = world.call(CreateConnector("a", sink(1)))
@@ -93,7 +93,7 @@ def test_the_first_answer_counts_and_the_late_one_changes_nothing(world: Asking)
     assert world.config.entries["a"].target in (None, TargetState.STARTED)
 
 
-def test_a_question_goes_to_three_workers_at_most_each_once(world: Asking) -> None:
+def test_a_command_goes_to_three_workers_at_most_once_each(world: Asking) -> None:
     for worker in world.workers.values():
         worker.deaf_to = qu.ValidateOnWorker
     number = world.call(ValidateConfig(sink(1)), timeout_ms=30_000)
@@ -102,7 +102,7 @@ def test_a_question_goes_to_three_workers_at_most_each_once(world: Asking) -> No
     assert isinstance(world.answers[number], Timeout)
 
 
-def test_no_second_worker_is_asked_when_none_has_the_plugin() -> None:
+def test_a_command_is_not_hedged_without_a_second_worker_with_the_plugin() -> None:
     world = Asking()
     world.lead()
     world.worker("w0", (SOURCE,))
@@ -114,7 +114,7 @@ def test_no_second_worker_is_asked_when_none_has_the_plugin() -> None:
     assert isinstance(world.answers[number], Timeout)
 
 
-def test_a_worker_that_goes_while_another_is_asked_too_is_not_replaced_by_a_third(world: Asking) -> None:
+def test_a_lost_worker_of_a_hedged_command_is_not_replaced_by_a_third(world: Asking) -> None:
     world.workers["w1"].deaf_to = world.workers["w2"].deaf_to = qu.ValidateOnWorker
     number = world.call(ValidateConfig(sink(1)), timeout_ms=10_000)
     world.advance(HEDGE_MS + 100)
@@ -127,7 +127,7 @@ def test_a_worker_that_goes_while_another_is_asked_too_is_not_replaced_by_a_thir
 
 
 @pytest.mark.parametrize("silent_ms", [0, 2_500])
-def test_a_worker_that_is_silent_is_asked_only_when_all_are(world: Asking, silent_ms: int) -> None:
+def test_a_silent_worker_gets_commands_only_when_all_are_silent(world: Asking, silent_ms: int) -> None:
     world.workers["w1"].frozen = True
     world.advance(silent_ms)
     number = world.call(CreateConnector("a", sink(1), None, (OffsetEntry("{}", "{}"),)))
@@ -136,7 +136,7 @@ def test_a_worker_that_is_silent_is_asked_only_when_all_are(world: Asking, silen
     assert {worker for worker, _ in world.asked} == ({"w2"} if silent_ms else {"w1"})
 
 
-def test_an_old_set_is_fenced_by_a_worker_that_is_heard(world: Asking) -> None:
+def test_an_old_set_is_fenced_by_a_worker_that_is_not_silent(world: Asking) -> None:
     world.ask(CreateConnector("a", sink(3)))
     first = world.worker("v1", (SINK,))  # the first by id, and it holds nothing
     holder = next(one for one in world.workers.values() if one.held and UnitId("a") not in one.held)
@@ -144,12 +144,12 @@ def test_an_old_set_is_fenced_by_a_worker_that_is_heard(world: Asking) -> None:
     world.ask(UpdateConnector("a", sink(2)))
     world.advance(3_000)
     first.frozen = True
-    world.advance(3_500)  # the holder counts as lost, and was not heard to stop
+    world.advance(3_500)  # the holder counts as lost, and has not acknowledged its stop
     assert [worker for worker, kind in world.asked if kind == "FenceTasks"] == ["w1"]
 
 
 def test_commands_that_change_something_are_not_hedged(world: Asking) -> None:
-    """A level that is set is told to each worker once."""
+    """A changed level is sent to each worker once."""
     for worker in world.workers.values():
         worker.deaf_to = qu.SetLogger
     world.post(ev.LoggerRecorded(ClusterLevel("herdmesh", "DEBUG", world.config.next()), None))

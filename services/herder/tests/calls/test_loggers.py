@@ -89,14 +89,14 @@ def test_a_bad_level_names_the_field_and_the_levels(world: World) -> None:
         world.ask(SetLoggers(" ", "INFO"))
 
 
-def test_one_workers_level_is_sent_to_no_other(world: World) -> None:
+def test_a_level_for_one_worker_is_sent_to_no_other(world: World) -> None:
     assert affected(world, SetLoggers("org", "DEBUG")) == ("org", "org.foo")
     assert affected(world, SetLoggers("org", "INFO", "w2")) == ("org",)
     assert affected(world, SetLoggers("org", "DEBUG", "w1")) == ()
     assert levels(world, "w2")["org"] == "INFO", "it is nobody's but its own"
 
 
-def test_one_workers_level(world: World) -> None:
+def test_setting_a_level_on_one_worker_returns_the_changed_loggers(world: World) -> None:
     assert affected(world, SetLoggers("org", "debug", "w1")) == ("org", "org.foo")
     assert levels(world, "w1") == {"root": "INFO", "org": "DEBUG", "org.foo": "DEBUG"}
     assert levels(world, "w2") == {"root": "INFO"}
@@ -104,18 +104,18 @@ def test_one_workers_level(world: World) -> None:
         world.ask(SetLoggers("org", "debug", "w9"))
 
 
-def test_a_level_for_the_cluster_reaches_every_worker(world: World) -> None:
+def test_a_cluster_level_reaches_every_worker(world: World) -> None:
     assert affected(world, DEBUG) == ("org.foo",)
     assert levels(world, "w1")["org.foo"] == levels(world, "w2")["org.foo"] == "DEBUG"
 
 
-def test_a_level_that_somebody_else_recorded_reaches_every_worker_too(world: World) -> None:
+def test_a_cluster_level_recorded_by_another_client_reaches_every_worker(world: World) -> None:
     world.post(ev.LoggerRecorded(ClusterLevel("org.foo", "ERROR", world.config.next()), None))
     world.run()
     assert levels(world, "w1")["org.foo"] == levels(world, "w2")["org.foo"] == "ERROR"
 
 
-def test_a_cluster_level_that_is_set_again_changes_nothing(world: World) -> None:
+def test_setting_a_cluster_level_again_changes_nothing(world: World) -> None:
     assert affected(world, DEBUG) == ("org.foo",)
     assert affected(world, DEBUG) == ()
 
@@ -129,7 +129,7 @@ def test_a_retry_gets_the_first_changes(world: World) -> None:
     assert levels(world, "w2")["org.foo"] == "DEBUG"
 
 
-def test_a_worker_that_joins_later_gets_the_levels_of_the_cluster(world: World) -> None:
+def test_a_worker_that_joins_later_gets_the_cluster_levels(world: World) -> None:
     """Unlike in Connect, where a level set before a worker joined never applies to it
     (docs/reference/connect/config-topic.md, section 4.8)."""
     world.ask(DEBUG)
@@ -143,7 +143,7 @@ def test_a_worker_that_joins_later_gets_the_levels_of_the_cluster(world: World) 
     assert levels(world, "w1") == {"root": "WARN", "org.foo": "DEBUG"}
 
 
-def test_a_level_of_one_worker_stands_over_an_older_one_of_the_cluster(world: World) -> None:
+def test_a_level_of_one_worker_overrides_an_older_cluster_level(world: World) -> None:
     world.ask(DEBUG)
     world.ask(SetLoggers("org.foo", "ERROR", "w1"))
     world.advance(1_000)
@@ -155,7 +155,7 @@ def test_a_level_of_one_worker_stands_over_an_older_one_of_the_cluster(world: Wo
     assert levels(world, "w1")["org.foo"] == "ERROR"
 
 
-def test_a_worker_that_was_away_gets_what_it_missed(world: World) -> None:
+def test_a_worker_that_returns_gets_the_levels_it_missed(world: World) -> None:
     worker = world.workers["w1"]
     world.advance(600)
     world.hang_up(worker)
@@ -168,9 +168,10 @@ def test_a_worker_that_was_away_gets_what_it_missed(world: World) -> None:
 
 
 @pytest.mark.parametrize("heard_ms", [0, 10_000], ids=["its first leader", "long connected"])
-def test_a_worker_that_was_away_gets_what_it_missed_whoever_leads_by_then(world: World, heard_ms: int) -> None:
-    """It was acknowledged while the worker's stream was broken, and who acknowledged it dies before the worker is back.
-    A level of its own, set before, is older."""
+def test_a_worker_that_returns_to_another_leader_gets_the_levels_it_missed(world: World, heard_ms: int) -> None:
+    """The level was acknowledged while the worker's stream was broken, and that leader dies before the worker is back.
+    The worker has an older level of its own.
+    """
     world.advance(heard_ms + 600)
     world.ask(SetLoggers("root", "WARN"))
     world.ask(SetLoggers("org.foo", "ERROR", "w1"))
@@ -184,8 +185,8 @@ def test_a_worker_that_was_away_gets_what_it_missed_whoever_leads_by_then(world:
     assert told(world, "w2") == [("root", "WARN"), ("org.foo", "DEBUG")], "it heard both from the leader before"
 
 
-def test_a_level_that_the_next_leader_reads_late_is_not_carried_out_again(world: World) -> None:
-    """The leader before told it; the worker's own level, set since, stands."""
+def test_a_level_that_the_next_leader_reads_late_is_not_sent_again(world: World) -> None:
+    """The previous leader sent it; the worker's own level, set since, stays in force."""
     world.ask(DEBUG)
     level = world.config.loggers["org.foo"]
     world.lead()
@@ -199,7 +200,7 @@ def test_a_level_that_the_next_leader_reads_late_is_not_carried_out_again(world:
 @pytest.mark.parametrize("leader_lost", [False, True], ids=["same leader", "next leader"])
 @pytest.mark.parametrize("worker", ["", "w1"], ids=["cluster", "one worker"])
 @pytest.mark.parametrize("later", ["", "w1"], ids=["then cluster", "then one worker"])
-def test_a_retry_takes_nothing_back_and_gets_the_first_changes(
+def test_a_retry_reverts_nothing_and_gets_the_first_changes(
     world: World, worker: str, later: str, leader_lost: bool
 ) -> None:
     request, options = SetLoggers("org", "DEBUG", worker), WriteOptions("r1")
@@ -215,7 +216,7 @@ def test_a_retry_takes_nothing_back_and_gets_the_first_changes(
     assert (levels(world, "w1")["org"], levels(world, "w1")["org.foo"]) == ("ERROR", "ERROR")
 
 
-def test_a_request_id_that_a_worker_knows_of_another_level_is_refused(world: World) -> None:
+def test_a_request_id_that_a_worker_used_for_another_level_is_refused(world: World) -> None:
     world.workers["w1"].answers.level_failure = Failure("r1 was used for root=INFO", error_class=ErrorClass.BAD_CONFIG)
     with pytest.raises(RequestInvalid, match="r1 was used for root=INFO") as refused:
         world.ask(SetLoggers("org.foo", "DEBUG", "w1"), WriteOptions("r1"))
@@ -223,7 +224,7 @@ def test_a_request_id_that_a_worker_knows_of_another_level_is_refused(world: Wor
 
 
 def test_a_restarted_worker_is_sent_its_level_again(world: World) -> None:
-    """Its levels ended with its process, and what it remembered of them too."""
+    """Its levels and its memory of them ended with its process."""
     request, options = SetLoggers("org.foo", "DEBUG", "w1"), WriteOptions("r1")
     world.ask(request, options)
     world.kill("w1")
@@ -233,8 +234,8 @@ def test_a_restarted_worker_is_sent_its_level_again(world: World) -> None:
     assert levels(world, "w1")["org.foo"] == "DEBUG"
 
 
-def test_a_herder_that_follows_remembers_levels_for_the_time_it_leads(world: World) -> None:
-    """What was recorded since the snapshot, too."""
+def test_a_follower_remembers_levels_for_its_own_leadership(world: World) -> None:
+    """Also levels recorded since the snapshot."""
     world.kill_herder()
     world.herder.handle(ev.LoggerRecorded(ClusterLevel("org.foo", "DEBUG", world.config.next()), None), world.now)
     herder = world.herder
@@ -245,7 +246,7 @@ def test_a_herder_that_follows_remembers_levels_for_the_time_it_leads(world: Wor
     assert levels(world, "w3") == {"root": "INFO", "org.foo": "DEBUG"}
 
 
-def test_levels_of_the_cluster_outlive_every_herder(world: World) -> None:
+def test_cluster_levels_outlive_every_herder(world: World) -> None:
     world.ask(DEBUG)
     world.ask(SetLoggers("root", "ERROR"))
     world.ask(DEBUG)
@@ -272,7 +273,7 @@ def test_a_level_in_a_new_snapshot_is_sent_once(world: World) -> None:
     assert told(world, "w1") == [("org.foo", "DEBUG"), ("org.bar", "TRACE")]
 
 
-def test_a_worker_that_goes_is_left_out_of_the_list(world: World) -> None:
+def test_a_lost_worker_is_left_out_of_the_list(world: World) -> None:
     world.workers["w2"].answers.mute = True
     number = world.call(GetLoggers(""))
     world.run()
@@ -284,7 +285,7 @@ def test_a_worker_that_goes_is_left_out_of_the_list(world: World) -> None:
     assert {worker for worker, _ in answer.loggers} == {"w1"}
 
 
-def test_a_worker_that_goes_before_it_set_its_level_is_told(world: World) -> None:
+def test_a_worker_lost_before_it_set_its_level_is_reported_as_no_worker(world: World) -> None:
     world.workers["w2"].answers.mute = True
     number = world.call(SetLoggers("root", "DEBUG", "w2"))
     world.run()
@@ -293,7 +294,7 @@ def test_a_worker_that_goes_before_it_set_its_level_is_told(world: World) -> Non
     assert isinstance(world.answers[number], NoWorker)
 
 
-def test_a_worker_that_does_not_answer_ends_the_call_at_its_deadline(world: World) -> None:
+def test_a_worker_that_does_not_reply_ends_the_call_at_its_deadline(world: World) -> None:
     world.workers["w2"].answers.mute = True
     number = world.call(GetLoggers(""), timeout_ms=300)
     world.advance(400)
@@ -302,7 +303,7 @@ def test_a_worker_that_does_not_answer_ends_the_call_at_its_deadline(world: Worl
     assert error.metadata["stage"] == "reading the loggers of the workers"
 
 
-def test_a_cluster_level_whose_leader_steps_down_before_all_have_it_is_told_by_the_next(world: World) -> None:
+def test_a_cluster_level_that_not_all_workers_have_is_sent_by_the_next_leader(world: World) -> None:
     world.workers["w2"].answers.mute = True
     options = WriteOptions("r1")
     number = world.call(DEBUG, options)
@@ -321,7 +322,7 @@ def test_a_cluster_level_whose_leader_steps_down_before_all_have_it_is_told_by_t
 @pytest.mark.parametrize(
     "later", [SetLoggers("org.foo", "WARN"), SetLoggers("org", "WARN")], ids=lambda one: one.logger
 )
-def test_a_level_that_is_told_again_takes_nothing_back_that_was_set_after_it(world: World, later: SetLoggers) -> None:
+def test_a_level_sent_again_reverts_no_later_level(world: World, later: SetLoggers) -> None:
     options = WriteOptions("r1")
     world.ask(DEBUG, options)
     world.ask(later)
@@ -339,7 +340,7 @@ def test_a_level_that_is_told_again_takes_nothing_back_that_was_set_after_it(wor
     assert {levels(world, name)[later.logger] for name in world.workers} == {"WARN"}
 
 
-def test_setting_levels_touches_no_unit(world: World) -> None:
+def test_setting_levels_restarts_no_unit(world: World) -> None:
     world.ask(CreateConnector("a", sink(2), TargetState.STARTED))
     starts = len(world.starts)
     world.ask(DEBUG)

@@ -1,5 +1,6 @@
-"""A request id is good for one change of offsets, whoever leads and whoever of the workers dies: what is remembered
-where, and that nobody is told more than is known."""
+"""Offset records: a request id changes offsets once, across changes of leaders and deaths of workers, and no answer
+claims more than is known.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ def all_die_after_writing(world: World, *, die: bool) -> None:
         worker.answers.dies_after_writing = die
 
 
-# --- a reset is told what it forgot, whoever of those that were asked forgot it
+# --- a reset returns the offsets that it deleted, whichever worker deleted them
 
 
 @pytest.mark.parametrize("options", [WriteOptions(), R1])
@@ -98,8 +99,8 @@ def test_a_reset_whose_worker_died_after_writing_returns_the_offsets_before(
     assert len(changes(world)) == 2
 
 
-def test_a_reset_of_unreadable_offsets_is_made_all_the_same(world: World) -> None:
-    """More than fits one answer, such as 16 MiB of source partitions."""
+def test_a_reset_of_unreadable_offsets_is_carried_out(world: World) -> None:
+    """Too many for one reply, such as 16 MiB of source partitions."""
     for worker in world.workers.values():
         worker.answers.read_failure = REFUSED
     assert world.ask(RESET, R1) == OffsetsAnswer((AT_7,), "done")
@@ -110,8 +111,10 @@ def test_a_reset_of_unreadable_offsets_is_made_all_the_same(world: World) -> Non
 
 
 @pytest.mark.parametrize("request_", [RESET, ALTER])
-def test_a_retry_after_a_change_of_leader_is_told_the_first_outcome(world: World, request_: ChangeOffsets) -> None:
-    """Also while the connector runs, and after it ran and was stopped again: doing it again would undo that."""
+def test_a_retry_after_a_change_of_leader_gets_the_first_outcome(world: World, request_: ChangeOffsets) -> None:
+    """Also while the connector runs, and after it ran and was stopped again: repeating the change would undo later
+    commits.
+    """
     told = world.ask(request_, R1)
     after = dict(world.offsets)
     another_leads(world)
@@ -146,7 +149,7 @@ def test_an_unfinished_change_is_not_repeated_after_another_change(world: World,
         world.ask(ALTER, WriteOptions(request_id="r2"))
     else:
         target(world, TargetState.STARTED)
-        world.offsets["a"] = [(AT_9,)]  # what its tasks committed
+        world.offsets["a"] = [(AT_9,)]  # committed by its tasks
     if meanwhile == "it ran":
         target(world, TargetState.STOPPED)
     for _ in range(2):
@@ -182,7 +185,7 @@ def test_a_leader_that_steps_down_before_the_command_redirects_the_caller(world:
     assert changes(world) == []
 
 
-def test_a_leader_that_steps_down_while_a_worker_writes_does_not_say_that_nothing_was_done(world: World) -> None:
+def test_a_leader_that_steps_down_while_a_worker_writes_answers_outcome_unknown(world: World) -> None:
     all_die_after_writing(world, die=True)
     number = world.call(ALTER)
     world.run()
@@ -194,9 +197,10 @@ def test_a_leader_that_steps_down_while_a_worker_writes_does_not_say_that_nothin
     assert "whether the offsets of a were changed is not known" in error.message
 
 
-def test_a_leader_that_does_not_know_that_it_is_none_begins_nothing(world: World) -> None:
-    """Its watch hangs: another leader has given the connector tasks, which a worker that is told of the beginning alone
-    would not find. So also for a request of which it knows that nobody has carried it out."""
+def test_a_leader_under_an_outdated_epoch_begins_no_change(world: World) -> None:
+    """Its watch hangs: another leader has given the connector tasks, which a worker that knows only the revision of the
+    beginning would not find. That holds also for a request that no worker has carried out, as this leader knows.
+    """
     for worker in world.workers.values():
         worker.answers.offset_failure = AWAY
     with pytest.raises(NoWorker):
@@ -210,10 +214,10 @@ def test_a_leader_that_does_not_know_that_it_is_none_begins_nothing(world: World
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_a_command_waits_until_the_watch_has_brought_the_writes_before_it(world: World, *, resumed: bool) -> None:
+def test_a_command_waits_until_the_watch_has_brought_earlier_writes(world: World, *, resumed: bool) -> None:
     world.silent.add("watch")
     if resumed:
-        world.config.write(ins.PutTarget(0, "a", TargetState.STARTED, WriteOptions()))  # by a herder that led before
+        world.config.write(ins.PutTarget(0, "a", TargetState.STARTED, WriteOptions()))  # by an earlier leader
     number = world.call(ALTER, timeout_ms=20_000)
     world.advance(2_000)
     assert (number in world.answers, changes(world)) == (False, [])
@@ -228,8 +232,10 @@ def test_a_command_waits_until_the_watch_has_brought_the_writes_before_it(world:
         assert world.answers[number] == OffsetsAnswer((AT_9,), "done")
 
 
-def test_a_beginning_whose_answer_was_lost_is_nobody_elses_when_it_has_an_id_of_its_own(world: World) -> None:
-    """It is repeated, and known already. What a worker refuses then is refused: nobody was asked before."""
+def test_a_repeated_beginning_without_a_request_id_is_the_calls_own(world: World) -> None:
+    """Its record is written again, and the store has it already. A worker's refusal is then a refusal: no other worker
+    had the command before.
+    """
     for worker in world.workers.values():
         worker.answers.offset_failure = REFUSED
     world.silent.add("config-out")
@@ -242,7 +248,7 @@ def test_a_beginning_whose_answer_was_lost_is_nobody_elses_when_it_has_an_id_of_
     assert isinstance(world.answers[number], OffsetsRefused)
 
 
-def test_forgotten_offsets_are_recorded_only_under_a_request_id(world: World) -> None:
+def test_deleted_offsets_are_recorded_only_under_a_request_id(world: World) -> None:
     for options in (WriteOptions(), R1):
         world.offsets["a"] = [(AT_7,)]
         world.ask(RESET, options)
@@ -252,8 +258,8 @@ def test_forgotten_offsets_are_recorded_only_under_a_request_id(world: World) ->
 # --- refusals
 
 
-def test_a_workers_refusal_is_repeated_to_a_retry(world: World) -> None:
-    """The CLI repeats what was refused because Kafka was away; the connector's own words come after that."""
+def test_a_refused_change_can_be_retried(world: World) -> None:
+    """The CLI retries a refusal because Kafka was unreachable; the connector's own refusal may follow."""
     for failure, refusal in ((AWAY, NoWorker), (REFUSED, OffsetsRefused), (REFUSED, OffsetsRefused)):
         for worker in world.workers.values():
             worker.answers.offset_failure = failure
@@ -268,7 +274,7 @@ def test_a_workers_refusal_is_repeated_to_a_retry(world: World) -> None:
     assert world.ask(ALTER, R1) == OffsetsAnswer((AT_9,), "done")
 
 
-def test_a_first_request_is_refused_as_ever_and_a_dry_run_is_not_recorded(world: World) -> None:
+def test_a_first_request_is_refused_by_its_state_and_a_dry_run_is_not_recorded(world: World) -> None:
     world.ask(replace(RESET, dry_run=True), R1)
     assert world.config.outcomes.get("r1") is None
     assert world.ask(ALTER, R1) == OffsetsAnswer((AT_9,), "done")
@@ -286,7 +292,7 @@ def test_an_expired_request_id_changes_no_offsets(world: World) -> None:
     assert changes(world) == []
 
 
-def test_an_end_that_cannot_be_recorded_is_an_unknown_outcome_until_it_is_repeated(world: World) -> None:
+def test_an_end_that_cannot_be_recorded_is_an_unknown_outcome_until_the_retry(world: World) -> None:
     all_die_after_writing(world, die=True)
     number = world.call(ALTER, R1, timeout_ms=3_000)
     world.run()
@@ -302,7 +308,7 @@ def test_an_end_that_cannot_be_recorded_is_an_unknown_outcome_until_it_is_repeat
     assert world.ask(ALTER, R1) == OffsetsAnswer((AT_9,), "done")
 
 
-def test_more_offsets_than_are_remembered_are_done_once_all_the_same(world: World) -> None:
+def test_a_change_with_too_many_offsets_to_record_is_made_once(world: World) -> None:
     many = tuple(OffsetEntry(f'{{"filename":"{number:0100}"}}', "{}") for number in range(RECORDED_BYTES_MAX // 100))
     request = ChangeOffsets("a", many)
     first = world.ask(request, R1)
@@ -314,8 +320,8 @@ def test_more_offsets_than_are_remembered_are_done_once_all_the_same(world: Worl
 
 
 @pytest.mark.parametrize("options", [WriteOptions(), R1])
-def test_a_worker_is_told_where_the_change_began(world: World, options: WriteOptions) -> None:
-    """What is written of the connector from there on is of somebody who came later."""
+def test_a_worker_gets_the_revision_of_the_beginning(world: World, options: WriteOptions) -> None:
+    """Records of the connector from that revision on belong to a later request."""
     begun = world.config.offset + 1
     world.ask(ALTER, options)
     [asked] = changes(world)
@@ -327,7 +333,7 @@ def test_a_worker_is_told_where_the_change_began(world: World, options: WriteOpt
     assert last.next_offsets[0] > begun + 1
 
 
-# --- as long as the caller waits
+# --- time limits
 
 
 def test_a_worker_has_as_long_as_the_caller_waits(world: World) -> None:
@@ -338,7 +344,7 @@ def test_a_worker_has_as_long_as_the_caller_waits(world: World) -> None:
     assert [one.timeout_ms for one in changes(world)] == [88_000, 900]
 
 
-def test_at_the_deadline_the_answer_says_whether_a_worker_may_have_written(world: World) -> None:
+def test_a_timeout_says_whether_a_worker_may_have_written(world: World) -> None:
     for worker in world.workers.values():
         worker.answers.mute = True
     unknown = world.call(ALTER, timeout_ms=20_000)

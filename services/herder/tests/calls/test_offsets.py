@@ -1,6 +1,7 @@
-"""Offsets told in any state and changed while a connector is stopped: Connect's checks in their order
-(docs/reference/connect/offsets-topic.md, section 10.3; docs/reference/connect/herder.md, section 10), what is waited
-for and fenced first, what is kept away meanwhile, and what follows."""
+"""Offsets listed in any state and changed while a connector is stopped: Connect's checks in their order
+(docs/reference/connect/offsets-topic.md, section 10.3; docs/reference/connect/herder.md, section 10), the waits and
+fences before a change, the calls that wait for it, and its effects.
+"""
 
 from __future__ import annotations
 
@@ -85,14 +86,14 @@ def fences(world: World) -> list[tuple[str, int]]:
 
 
 def commit(world: World) -> None:
-    """The statuses of the tasks say that they committed."""
+    """Write statuses of the tasks that have a commit."""
     for unit in [unit for unit in world.statuses if unit.task is not None]:
         world.statuses[unit] = replace(world.statuses[unit], commit_scope=CommitScope("connect-a", ("t",)))
         world.post(ev.StatusPut(world.statuses[unit]))
     world.run()
 
 
-# --- telling
+# --- listing
 
 
 def test_offsets_are_listed_while_the_connector_runs_and_while_it_is_stopped(world: World) -> None:
@@ -104,7 +105,7 @@ def test_offsets_are_listed_while_the_connector_runs_and_while_it_is_stopped(wor
     assert first == qu.ReadOffsets("a", world.config.entries["a"].config)
 
 
-def test_offsets_of_a_connector_that_is_not_there(world: World) -> None:
+def test_offsets_of_an_unknown_connector_are_refused(world: World) -> None:
     for request in (GetOffsets("b"), replace(ALTER, name="b"), replace(RESET, name="b"), replace(REWIND, name="b")):
         with pytest.raises(ConnectorNotFound):
             world.ask(request)
@@ -122,7 +123,7 @@ def test_offsets_are_read_by_a_second_worker_when_the_first_does_not_answer(worl
     assert isinstance(world.answers[number], OffsetsAnswer)
 
 
-def test_offsets_that_cannot_be_read(world: World) -> None:
+def test_unreadable_offsets_are_refused_or_retriable_by_error_class(world: World) -> None:
     for worker in world.workers.values():
         worker.answers.read_failure = AWAY
     with pytest.raises(NoWorker, match="could not read the offsets: Kafka does not answer; try again"):
@@ -133,10 +134,10 @@ def test_offsets_that_cannot_be_read(world: World) -> None:
         world.ask(GetOffsets("a"))
 
 
-# --- what must be true before they are changed, in order
+# --- checks before a change, in order
 
 
-def test_a_follower_leads_to_the_leader(stopped: World) -> None:
+def test_a_follower_names_the_leader_to_an_offset_request(stopped: World) -> None:
     stopped.post(ev.LeadershipFollowing("h2", "127.0.0.1:9", 7))
     stopped.run()
     for request in (GetOffsets("a"), ALTER, RESET, REWIND):
@@ -144,7 +145,7 @@ def test_a_follower_leads_to_the_leader(stopped: World) -> None:
             stopped.ask(request)
 
 
-def test_an_empty_change_is_refused_before_anything_else(world: World) -> None:
+def test_an_empty_change_is_refused_before_other_checks(world: World) -> None:
     with pytest.raises(RequestInvalid, match="Partitions / offsets need to be provided") as refused:
         world.ask(ChangeOffsets("b"))
     assert [violation.field for violation in refused.value.violations] == ["offsets"]
@@ -152,7 +153,9 @@ def test_an_empty_change_is_refused_before_anything_else(world: World) -> None:
 
 @pytest.mark.parametrize("target", [TargetState.STARTED, TargetState.PAUSED])
 @pytest.mark.parametrize("request_", [ALTER, RESET, REWIND, replace(ALTER, dry_run=True)])
-def test_a_connector_that_is_not_stopped_is_refused(world: World, target: TargetState, request_: ChangeOffsets) -> None:
+def test_a_change_of_a_connector_that_is_not_stopped_is_refused(
+    world: World, target: TargetState, request_: ChangeOffsets
+) -> None:
     world.ask(SetTarget("a", target))
     with pytest.raises(ConnectorNotStopped, match="stop it first"):
         world.ask(request_)
@@ -205,7 +208,7 @@ def test_tasks_that_may_run_on_a_lost_worker_are_fenced_first(world: World) -> N
     assert world.offsets == {"a": [(AT_7,)]}
 
 
-def test_a_fence_that_fails_leaves_the_offsets_alone(world: World) -> None:
+def test_a_failed_fence_leaves_the_offsets_unchanged(world: World) -> None:
     """Connect: testModifyOffsetsSourceConnectorExactlyOnceEnabledZombieFencingFailure."""
     next(worker for worker in world.workers.values() if UnitId("a", 1) in worker.held).frozen = True
     stop(world)
@@ -217,7 +220,7 @@ def test_a_fence_that_fails_leaves_the_offsets_alone(world: World) -> None:
     assert world.offsets == {}
 
 
-def test_a_new_leader_fences_what_ran_before_it_and_waits_for_workers(stopped: World) -> None:
+def test_a_new_leader_fences_earlier_tasks_and_waits_for_workers(stopped: World) -> None:
     stopped.kill_herder()
     stopped.lead()
     stopped.advance(4_000)
@@ -225,7 +228,7 @@ def test_a_new_leader_fences_what_ran_before_it_and_waits_for_workers(stopped: W
     assert fences(stopped) == [("a", 2)]
 
 
-def test_a_class_that_no_worker_has(stopped: World) -> None:
+def test_a_change_for_a_class_that_no_worker_has_is_refused(stopped: World) -> None:
     entry = stopped.config.entries["a"]
     stopped.config.entries["a"] = gone = replace(entry, config={**entry.config, "connector.class": "Gone"})
     stopped.post(ev.ConfigChanged("a", gone, None))
@@ -235,7 +238,7 @@ def test_a_class_that_no_worker_has(stopped: World) -> None:
             stopped.ask(request)
 
 
-# --- what workers answer
+# --- workers' replies
 
 
 def fail(world: World, *, uncertain: bool) -> None:
@@ -244,7 +247,7 @@ def fail(world: World, *, uncertain: bool) -> None:
         worker.answers.offset_uncertain = uncertain
 
 
-def test_a_connectors_refusal_is_passed_on_in_its_words(stopped: World) -> None:
+def test_a_connectors_refusal_is_passed_on_with_its_message(stopped: World) -> None:
     fail(stopped, uncertain=False)
     with pytest.raises(OffsetsRefused, match="were not changed: The value for the 'position' key"):
         stopped.ask(ALTER)
@@ -260,7 +263,7 @@ def test_an_unknown_outcome_at_the_worker_has_its_own_error(stopped: World) -> N
         stopped.ask(ALTER)
 
 
-def test_a_change_goes_to_another_worker_when_the_first_is_lost_and_else_is_unknown(stopped: World) -> None:
+def test_a_change_is_sent_to_another_worker_when_the_first_is_lost(stopped: World) -> None:
     for worker in stopped.workers.values():
         worker.answers.mute = True
     number = stopped.call(ALTER, timeout_ms=30_000)
@@ -294,7 +297,7 @@ def test_a_second_workers_failure_leaves_the_outcome_unknown(stopped: World, fai
     assert f"worker {first.id} disconnected while it changed the offsets of a" in error.message
 
 
-def test_a_class_that_went_with_the_worker_that_changed_the_offsets_leaves_the_outcome_open(stopped: World) -> None:
+def test_a_class_lost_with_the_worker_that_changed_the_offsets_is_an_unknown_outcome(stopped: World) -> None:
     for worker in stopped.workers.values():
         worker.answers.mute = True
     number = stopped.call(ALTER, timeout_ms=30_000)
@@ -311,10 +314,10 @@ def test_a_class_that_went_with_the_worker_that_changed_the_offsets_leaves_the_o
 
 
 @pytest.mark.parametrize(("dry_run", "told"), [(True, NoLeader), (False, WriteOutcomeUnknown)])
-def test_a_leader_that_steps_down_sends_the_caller_on(
+def test_a_leader_that_steps_down_redirects_the_caller_or_answers_outcome_unknown(
     stopped: World, told: type[HerdmeshError], *, dry_run: bool
 ) -> None:
-    """Whoever was asked to write may have written."""
+    """A worker that got the command may have written."""
     for worker in stopped.workers.values():
         worker.answers.mute = True
     number = stopped.call(replace(ALTER, dry_run=dry_run))
@@ -327,7 +330,7 @@ def test_a_leader_that_steps_down_sends_the_caller_on(
 # --- a retry
 
 
-def test_a_retry_is_told_the_first_outcome(stopped: World) -> None:
+def test_a_retried_change_gets_the_first_outcome(stopped: World) -> None:
     stopped.offsets["a"] = [(AT_7,)]
     retry = WriteOptions(request_id="r1")
     before = stopped.ask(RESET, retry)
@@ -340,7 +343,7 @@ def test_a_retry_is_told_the_first_outcome(stopped: World) -> None:
         stopped.ask(ALTER, retry)
 
 
-def test_a_refusal_is_not_remembered(stopped: World) -> None:
+def test_a_change_with_an_unknown_outcome_can_be_retried(stopped: World) -> None:
     fail(stopped, uncertain=True)
     with pytest.raises(WriteOutcomeUnknown):
         stopped.ask(ALTER, WriteOptions(request_id="r1"))
@@ -349,7 +352,7 @@ def test_a_refusal_is_not_remembered(stopped: World) -> None:
     assert isinstance(stopped.ask(ALTER, WriteOptions(request_id="r1")), OffsetsAnswer)
 
 
-# --- nothing else changes the connector meanwhile
+# --- other changes of the connector wait
 
 
 @pytest.mark.parametrize(
@@ -361,7 +364,7 @@ def test_a_refusal_is_not_remembered(stopped: World) -> None:
         RestartConnector("a"),
     ],
 )
-def test_other_changes_of_the_connector_wait_for_the_change_of_its_offsets(
+def test_other_changes_of_a_connector_wait_for_the_change_of_its_offsets(
     stopped: World, request_: SetTarget | DeleteConnector | PatchConnector | RestartConnector
 ) -> None:
     for worker in stopped.workers.values():
@@ -378,7 +381,7 @@ def test_other_changes_of_the_connector_wait_for_the_change_of_its_offsets(
     assert second in stopped.answers
 
 
-def test_a_change_waits_for_another_that_is_being_written(stopped: World) -> None:
+def test_a_change_of_offsets_waits_for_a_write_under_way(stopped: World) -> None:
     stopped.store_down = True
     stopped.call(SetTarget("a", TargetState.STARTED), timeout_ms=10_000)
     stopped.run()
@@ -390,7 +393,7 @@ def test_a_change_waits_for_another_that_is_being_written(stopped: World) -> Non
     assert questions(stopped, qu.AlterOffsets) == []
 
 
-def test_two_changes_are_made_one_after_the_other(stopped: World) -> None:
+def test_two_changes_of_offsets_run_one_after_the_other(stopped: World) -> None:
     for worker in stopped.workers.values():
         worker.answers.mute = True
     stopped.call(ALTER, timeout_ms=1_000)
@@ -404,7 +407,7 @@ def test_two_changes_are_made_one_after_the_other(stopped: World) -> None:
     assert isinstance(stopped.answers[second], OffsetsAnswer)
 
 
-# --- what follows: statuses remember commits, and a run takes what misses for lost
+# --- effects: statuses record commits, and a run takes missing offsets for lost
 
 
 @pytest.mark.parametrize(
@@ -417,7 +420,7 @@ def test_two_changes_are_made_one_after_the_other(stopped: World) -> None:
         (replace(RESET, dry_run=True), False),
     ],
 )
-def test_the_tasks_start_as_such_that_never_committed_after_offsets_were_forgotten(
+def test_tasks_start_without_commits_after_their_offsets_were_deleted(
     stopped: World, request_: ChangeOffsets, forgets: bool
 ) -> None:
     commit(stopped)
@@ -430,7 +433,7 @@ def test_the_tasks_start_as_such_that_never_committed_after_offsets_were_forgott
     assert [scope is None for scope in scopes] == [forgets] * 2
 
 
-def test_statuses_that_cannot_be_removed_leave_the_outcome_open_until_the_retry(stopped: World) -> None:
+def test_statuses_that_cannot_be_deleted_are_an_unknown_outcome_until_the_retry(stopped: World) -> None:
     commit(stopped)
     stopped.status_store_error = Unreachable("the status store is away")
     with pytest.raises(WriteOutcomeUnknown, match="the tasks' statuses still record earlier commits"):
@@ -440,7 +443,7 @@ def test_statuses_that_cannot_be_removed_leave_the_outcome_open_until_the_retry(
     assert {unit.task for unit in stopped.statuses} == {None}
 
 
-def test_a_caller_that_goes_frees_the_connector(stopped: World) -> None:
+def test_a_cancelled_change_frees_the_connector(stopped: World) -> None:
     for worker in stopped.workers.values():
         worker.answers.mute = True
     number = stopped.call(ALTER)

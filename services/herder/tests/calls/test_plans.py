@@ -1,4 +1,4 @@
-"""Plans: what a create or an update would do, compared with what happens when it is applied."""
+"""Plans: the planned effect of a create or an update, compared with its effect when applied."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import SINK, SOURCE
 from tests.support.sizes import soak_or
 
-#: where each unit is and under which generation.
+#: worker and generation of each unit.
 Places = dict[int | None, tuple[str, int]]
 
 
@@ -38,7 +38,7 @@ def world() -> World:
 
 
 def world_with(plugins: tuple[tuple[Plugin, ...], ...]) -> World:
-    world = World(rules=Rules(herder_id="h1", balance_enabled=False))  # a plan tells of nothing that comes later
+    world = World(rules=Rules(herder_id="h1", balance_enabled=False))  # a plan shows nothing that comes later
     world.lead()
     for number, has in enumerate(plugins):
         world.worker(f"w{number + 1}", has)
@@ -61,7 +61,7 @@ def units(world: World, name: str) -> Places:
 
 
 def hands(world: World, but: str) -> dict[str, tuple[str, int]]:
-    """Units of other connectors: who has them, and under which generation."""
+    """Units of other connectors, with their worker and generation."""
     return {
         str(unit): (worker.id, held.assignment.generation)
         for worker in world.workers.values()
@@ -93,7 +93,7 @@ def apply(world: World, name: str, config: Properties) -> None:
 
 
 def check(world: World, name: str, config: Properties) -> Planned:
-    """Plan, look that nothing changed, apply, compare."""
+    """Plan, check that nothing changed, apply, compare."""
     stored, before, others = dict(world.config.entries), units(world, name), hands(world, name)
     planned = plan(world, name, config)
     assert (world.config.entries, units(world, name)) == (stored, before), "planning changed something"
@@ -132,7 +132,7 @@ def test_an_equal_config_restarts_the_connector_only(world: World) -> None:
     assert actions(planned) == {None: PlanAction.RESTART, 0: PlanAction.KEEP, 1: PlanAction.KEEP}
 
 
-def test_an_equal_config_that_makes_other_tasks_restarts_them(world: World) -> None:
+def test_an_equal_config_with_other_task_configs_restarts_the_tasks(world: World) -> None:
     apply(world, "a", sink(2))
     world.task_counts["a"] = 1
     planned = check(world, "a", sink(2))
@@ -140,7 +140,7 @@ def test_an_equal_config_that_makes_other_tasks_restarts_them(world: World) -> N
     assert "makes other task configs" in planned.steps[1].reason
 
 
-def test_more_and_fewer_tasks(world: World) -> None:
+def test_a_plan_shows_added_and_removed_tasks(world: World) -> None:
     apply(world, "a", sink(2))
     more = check(world, "a", sink(3))
     assert actions(more)[2] is PlanAction.START
@@ -165,7 +165,7 @@ def test_a_paused_connector_restarts_alone_and_a_stopped_one_has_no_tasks(world:
     assert any(note.startswith("It is STOPPED") for note in stopped.notes)
 
 
-def test_another_class_moves_to_the_worker_that_has_it() -> None:
+def test_another_class_moves_the_connector_to_a_worker_that_has_it() -> None:
     world = world_with(((SINK,), (SOURCE,)))
     apply(world, "a", sink(2))
     planned = check(world, "a", {"connector.class": "TestSource", "tasks.max": "1"})
@@ -174,7 +174,7 @@ def test_another_class_moves_to_the_worker_that_has_it() -> None:
     assert any("a sink's and a source's are kept apart" in note for note in planned.notes)
 
 
-def test_without_a_worker_that_takes_work_nothing_starts(world: World) -> None:
+def test_a_plan_without_a_worker_that_takes_work_starts_nothing(world: World) -> None:
     world.ask(DrainWorker("w1"))
     world.ask(DrainWorker("w2"))
     planned = check(world, "a", sink())
@@ -182,7 +182,7 @@ def test_without_a_worker_that_takes_work_nothing_starts(world: World) -> None:
     assert planned.notes[0].startswith("No worker that takes work has TestSink")
 
 
-def test_task_configs_that_cannot_be_made_leave_the_old_set(world: World) -> None:
+def test_a_plan_keeps_the_old_set_when_task_configs_cannot_be_created(world: World) -> None:
     apply(world, "a", sink(2))
     world.task_failures["a"] = Failure("no such table", error_class=ErrorClass.BAD_CONFIG)
     planned = check(world, "a", sink(2, topics="t"))
@@ -190,7 +190,7 @@ def test_task_configs_that_cannot_be_made_leave_the_old_set(world: World) -> Non
     assert any(note.endswith("no such table") for note in planned.notes)
 
 
-def test_more_tasks_than_tasks_max_are_told(world: World) -> None:
+def test_a_plan_reports_more_tasks_than_tasks_max(world: World) -> None:
     apply(world, "a", sink(2))
     planned = check(world, "a", sink(2, makes="3"))
     assert actions(planned)[0] is PlanAction.KEEP
@@ -199,14 +199,14 @@ def test_more_tasks_than_tasks_max_are_told(world: World) -> None:
     assert actions(enforced_no_more)[2] is PlanAction.START
 
 
-def test_a_refused_config_has_the_validation_and_no_steps(world: World) -> None:
+def test_a_plan_of_a_refused_config_has_the_validation_and_no_steps(world: World) -> None:
     apply(world, "a", sink(2))
     planned = plan(world, "a", sink(2, wrong="yes"))
     assert [violation.field for violation in planned.validation.violations] == ["wrong"]
     assert planned.steps == ()
 
 
-def test_a_plan_is_refused_as_the_create_would_be(world: World) -> None:
+def test_a_plan_is_refused_like_the_create(world: World) -> None:
     with pytest.raises(InvalidConfig, match="any class that implements Connector"):
         plan(world, "a", {"connector.class": "Nonsense"})
     with pytest.raises(InvalidConfig, match="doesn't match connector name"):
@@ -216,7 +216,7 @@ def test_a_plan_is_refused_as_the_create_would_be(world: World) -> None:
     assert actions(plan(world, "", sink(1, name="c")))[0] is PlanAction.START
 
 
-def test_a_name_with_blanks_is_planned_as_create_and_apply_take_it(world: World) -> None:
+def test_a_plan_trims_names_like_create_and_apply(world: World) -> None:
     apply(world, "a", sink(1))
     assert actions(plan(world, " a ", sink(1))) == actions(plan(world, "a", sink(1)))
     assert actions(plan(world, "", sink(1, name=" c ")))[0] is PlanAction.START
@@ -226,10 +226,10 @@ def test_a_name_with_blanks_is_planned_as_create_and_apply_take_it(world: World)
         world.ask(PlanConfig(" c ", sink(1, name=" d ")))
 
 
-# --- what a human should know
+# --- notes for the operator
 
 
-def test_notes_about_a_sinks_offsets(world: World) -> None:
+def test_a_plan_has_notes_about_a_sinks_offsets(world: World) -> None:
     apply(world, "a", sink(1, topics="t, u"))
     notes = plan(world, "a", sink(1, topics="u,v")).notes
     assert "Offsets: t would no longer be read; the committed offsets stay in group connect-a." in notes
@@ -242,7 +242,7 @@ def test_notes_about_a_sinks_offsets(world: World) -> None:
     assert any("topics.regex changed" in note for note in notes)
 
 
-def test_notes_about_a_sources_offsets(world: World) -> None:
+def test_a_plan_has_notes_about_a_sources_offsets(world: World) -> None:
     source = {"connector.class": "TestSource", "table": "x"}
     apply(world, "a", source)
     assert not any("table" in note for note in plan(world, "a", {**source, "tasks.max": "2"}).notes)
@@ -252,7 +252,7 @@ def test_notes_about_a_sources_offsets(world: World) -> None:
     assert any("another offsets topic" in note for note in notes)
 
 
-def test_notes_about_a_new_name_and_the_restart_policy(world: World) -> None:
+def test_a_plan_has_notes_about_a_new_name_and_the_restart_policy(world: World) -> None:
     notes = plan(world, "a", sink(1, **{"herdmesh.restart.attempts.max": "3"})).notes
     assert any("an earlier connector of this name left" in note for note in notes)
     assert any(note.startswith("Restart policy: at most 3 restarts of a task") for note in notes)
@@ -260,7 +260,7 @@ def test_notes_about_a_new_name_and_the_restart_policy(world: World) -> None:
     assert any(note.startswith("Restart policy: off") for note in notes)
 
 
-def test_the_restart_policy_that_is_planned_is_the_one_in_force(world: World) -> None:
+def test_the_planned_restart_policy_is_the_one_in_force(world: World) -> None:
     own = {"herdmesh.restart.attempts.max": "3", "herdmesh.restart.backoff.ms": "7000"}
     planned = check(world, "a", sink(1, **own))
     (note,) = [note for note in planned.notes if note.startswith("Restart policy")]
@@ -277,10 +277,10 @@ def test_the_restart_policy_that_is_planned_is_the_one_in_force(world: World) ->
     assert 0.8 * 7_000 <= restart.next_ms - world.now <= 7_000, "less what chance takes off"
 
 
-# --- when workers go
+# --- lost workers
 
 
-def test_a_question_of_a_plan_goes_to_another_worker_when_its_own_dies(world: World) -> None:
+def test_a_plans_command_goes_to_another_worker_when_its_own_dies(world: World) -> None:
     world.workers["w1"].answers.mute = True
     number = world.call(PlanConfig("a", sink(1)))
     world.run()
@@ -289,11 +289,11 @@ def test_a_question_of_a_plan_goes_to_another_worker_when_its_own_dies(world: Wo
     world.run()
     planned = world.answers[number]
     assert isinstance(planned, Planned)
-    # The plan is of the world as it is: a worker that may be back in a moment is left out.
+    # A plan describes the current state: a worker that may return in a moment is left out.
     assert {step.worker_id for step in planned.steps} == {"w2"}
 
 
-def test_a_plan_ends_at_its_deadline_with_the_stage(world: World) -> None:
+def test_a_plan_that_times_out_names_its_stage(world: World) -> None:
     world.workers["w1"].answers.mute = True
     number = world.call(PlanConfig("a", sink(1)), timeout_ms=300)
     world.advance(500)
@@ -309,12 +309,12 @@ def test_a_plan_needs_a_worker() -> None:
         plan(world, "a", sink())
 
 
-# --- many
+# --- random stories
 
 
 @dataclass(frozen=True)
 class Story:
-    """Workers with their plugins, others' connectors, an old config and its target state, and the config to come."""
+    """Workers with their plugins, other connectors, an old config with its target state, and a new config."""
 
     workers: tuple[tuple[Plugin, ...], ...]
     draining: tuple[bool, ...]
@@ -366,7 +366,7 @@ def stories(draw: st.DrawFn) -> Story:
 @pytest.mark.timeout(soak_or(60, 900))
 @settings(max_examples=soak_or(100, 3_000), deadline=None)
 @given(stories())
-def test_what_is_planned_is_what_happens(story: Story) -> None:
+def test_applying_a_config_has_the_planned_effect(story: Story) -> None:
     world = world_with(story.workers)
     for number, count in enumerate(story.others):
         world.ask(CreateConnector(f"other{number}", sink(max(count, 1), makes=str(count))))
