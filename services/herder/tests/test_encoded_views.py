@@ -19,12 +19,12 @@ CONNECTORS = 5
 
 
 class Watched(World):
-    """A world whose views are encoded, by a clock that stands still unless a test moves it."""
+    """A world whose views are encoded, with a clock that only a test moves."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clock_ms = 0
-        self.lead()  # makes the herder that leads
+        self.lead()  # creates the herder that leads
         self.encoded = EncodedMeshViews(self.herder, lambda: self.clock_ms)
 
     def _carry_out(self, instruction: ins.Instruction) -> None:
@@ -33,7 +33,7 @@ class Watched(World):
         super()._carry_out(instruction)
 
     def everybody_reads(self) -> dict[str, bytes]:
-        """What every caller gets: each connector whole and as status, each worker."""
+        """The bytes that every caller gets: each connector whole and as status, each worker."""
         read: dict[str, bytes] = {}
         for name in self.herder.connector_names():
             shown = self.encoded.connector(name)
@@ -47,7 +47,7 @@ class Watched(World):
         return read
 
     def fresh(self) -> dict[str, bytes]:
-        """The same, made anew from the state."""
+        """The same, encoded anew from the state."""
         read: dict[str, bytes] = {}
         for name in self.herder.connector_names():
             view = self.herder.connector(name)
@@ -71,7 +71,7 @@ def world() -> Watched:
     return made
 
 
-def test_a_connector_has_the_same_field_in_every_response_that_has_one() -> None:
+def test_a_connector_is_the_same_field_in_every_response() -> None:
     responses = (pb.ListConnectorsResponse, pb.GetConnectorResponse, pb.WatchConnectorsResponse)
     fields = [message.DESCRIPTOR.fields_by_name for message in responses]
     numbers = {(one.get("connectors") or one["connector"]).number for one in fields}
@@ -80,7 +80,7 @@ def test_a_connector_has_the_same_field_in_every_response_that_has_one() -> None
     assert (numbers, metas) == ({CONNECTOR_FIELD}, {1})
 
 
-def test_a_thousand_readers_cost_what_one_costs(world: Watched) -> None:
+def test_a_thousand_readers_encode_as_much_as_one(world: Watched) -> None:
     first = world.everybody_reads()
     assert first == world.fresh()
     made = world.encoded.made_count
@@ -94,7 +94,7 @@ def test_a_thousand_readers_cost_what_one_costs(world: Watched) -> None:
     assert world.encoded.made_count == made, "nothing changed: a new round encodes nothing"
 
 
-def test_a_change_encodes_what_it_changed_and_is_seen_at_once(world: Watched) -> None:
+def test_a_change_encodes_only_what_changed_and_is_visible_at_once(world: Watched) -> None:
     world.everybody_reads()
     made = world.encoded.made_count
     before = world.encoded.connector("c1")
@@ -133,7 +133,7 @@ def test_pages_are_joined_once_and_only_while_nothing_changes(world: Watched) ->
     assert [one.name for one in pb.ListConnectorsResponse.FromString(rest).connectors] == ["c0", "c1", "c3", "c4"]
 
 
-def test_nothing_is_kept_of_connectors_that_are_gone(world: Watched) -> None:
+def test_nothing_is_cached_of_deleted_connectors(world: Watched) -> None:
     for number in range(20):
         world.ask(CreateConnector(f"gone{number}", sink(1)))
         world.everybody_reads()

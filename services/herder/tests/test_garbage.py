@@ -1,13 +1,13 @@
-"""Garbage collector of the herder: seldom in the way, and never off."""
+"""Garbage collector of the herder: seldom running, and never off."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-#: What ended long ago is in a cycle that young passes have left behind; then as many objects come and go as the page
-#: of the herder's operation names, and a little more: those that stay are more than a quarter of what was imported,
-#: which is when Python takes a pass over everything for worth while.
+#: Streams that ended long ago are in cycles that young passes have left behind; then as many objects come and go as the
+#: page of the herder's operation names, and a little more: the surviving ones are more than a quarter of the imported
+#: objects, the threshold at which Python makes a full pass.
 _PROCESS = """
 import gc, weakref
 from herdmesh.herder import __main__ as herder
@@ -30,6 +30,6 @@ print(rounds)
 """
 
 
-def test_a_cycle_that_grew_old_goes_after_ten_million_objects() -> None:
+def test_an_old_cycle_is_collected_after_ten_million_objects() -> None:
     ran = subprocess.run([sys.executable, "-c", _PROCESS], capture_output=True, text=True, check=True, timeout=60)
     assert 500 < int(ran.stdout) < 1_500, ran.stdout

@@ -20,7 +20,7 @@ FAR_MS = 10**12
 
 
 class Slow(Herder):
-    """Takes longer over a read revision than a step may, and remembers what it was given."""
+    """Herder that takes longer than a step may, and records its events."""
 
     def __init__(self) -> None:
         super().__init__(Rules(herder_id="h1"))

@@ -1,4 +1,4 @@
-"""Settings of an operator reach the rules that the state works by."""
+"""Settings of an operator reach the rules of the state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from herdmesh.herder.state.model import Rules
         ("inter_worker_key_ttl_ms", "session_key_ttl_ms"),
     ],
 )
-def test_each_time_that_is_set_is_a_rule(setting: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_time_setting_becomes_a_rule(setting: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"HERDMESH_{setting.upper()}", "4321")
     assert getattr(HerderSettings().rules("h1"), rule) == 4_321
     monkeypatch.undo()
@@ -30,7 +30,7 @@ def test_each_time_that_is_set_is_a_rule(setting: str, rule: str, monkeypatch: p
     ("setting", "text", "value"),
     [("balance_enabled", "false", False), ("balance_moves_max", "3", 3), ("balance_threshold_percent", "20", 20)],
 )
-def test_the_bounds_of_a_balance_are_rules(
+def test_the_bounds_of_a_balance_become_rules(
     setting: str, text: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"HERDMESH_{setting.upper()}", text)

@@ -1,4 +1,4 @@
-"""Which topics a connector is seen to use: recorded once they are read on in, again after a reset, never for ever."""
+"""Topic tracking: topics are recorded once a connector uses them, again after a reset, and in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from herdmesh.rpc.errors import TopicTrackingDisabled, Unreachable
 
 
 class Store:
-    """Keeps topics by connector; `away` = it answers nobody."""
+    """Topics by connector; `away` = it is unreachable."""
 
     def __init__(self) -> None:
         self.topics: dict[str, dict[str, status_pb2.TopicStatus]] = {}
@@ -35,7 +35,7 @@ class Store:
 
 
 class Tracked:
-    """A tracking with a clock of its own, over a store in memory."""
+    """A tracking with its own clock, over a store in memory."""
 
     def __init__(self, *, enabled: bool = True) -> None:
         self.store = Store()
@@ -46,14 +46,14 @@ class Tracked:
         )
 
     async def at(self, topic: str, position: int, *, partition: int = 0, task: int = 0, records: int = 0) -> None:
-        """A task of connector `a` is there."""
+        """Report the position of a task of connector `a`."""
         place = task_pb2.PartitionProgress(topic=topic, partition=partition, position=position)
         of = connector_pb2.TaskId(connector="a", task=task)
         self.tracking.seen([task_pb2.TaskProgress(task=of, partitions=[place], records_in=records)])
         await self.tracking.record()
 
     async def produced(self, topic: str, records: int, *, task: int = 0) -> None:
-        """A source task of connector `a` has committed so many records to a topic since its worker has it."""
+        """Report how many records a source task of connector `a` has committed to a topic on its worker."""
         of = connector_pb2.TaskId(connector="a", task=task)
         written = task_pb2.TopicProgress(topic=topic, records_out=records)
         self.tracking.seen([task_pb2.TaskProgress(task=of, produced=[written])])
@@ -64,7 +64,7 @@ class Tracked:
         return sorted(self.store.topics.get("a", {}))
 
 
-async def test_a_topic_is_recorded_once_it_is_read_on_in() -> None:
+async def test_a_topic_is_recorded_once_a_sink_moves_in_it() -> None:
     tracked = Tracked()
     await tracked.at("t", 100)
     assert tracked.recorded == [], "where a task begins is no use yet"
@@ -91,7 +91,7 @@ async def test_a_topic_is_recorded_once_a_source_has_committed_records_to_it() -
     assert tracked.store.topics["a"]["t"].task == 2
 
 
-async def test_a_reset_list_has_only_what_a_source_writes_to_since() -> None:
+async def test_a_reset_list_has_only_topics_that_a_source_writes_afterwards() -> None:
     tracked = Tracked()
     await tracked.produced("t", 5)
     await tracked.produced("u", 5)
@@ -102,7 +102,7 @@ async def test_a_reset_list_has_only_what_a_source_writes_to_since() -> None:
     assert tracked.recorded == ["u"]
 
 
-async def test_what_is_stored_already_keeps_its_time() -> None:
+async def test_a_stored_topic_keeps_its_discover_time() -> None:
     tracked = Tracked()
     tracked.store.topics["a"] = {"t": status_pb2.TopicStatus(topic="t", connector="a", task=9)}
     await tracked.at("t", 5, records=5)
@@ -119,7 +119,7 @@ async def test_a_reset_list_fills_with_topics_still_in_use() -> None:
     await tracked.at("t", 6)
     await tracked.at("u", 5)
     assert tracked.recorded == ["t"]
-    tracked.store.topics.clear()  # by another herder, or with a connector of that name that was deleted
+    tracked.store.topics.clear()  # by another herder, or with a deleted connector of that name
     await tracked.at("t", 7)
     assert tracked.recorded == []
     tracked.now += AGAIN_S
@@ -145,13 +145,13 @@ async def test_a_deleted_connector_gets_no_topics_back() -> None:
     assert tracked.store.topics == {}
 
 
-async def test_switched_off_it_remembers_nothing() -> None:
+async def test_a_disabled_tracking_remembers_nothing() -> None:
     tracked = Tracked(enabled=False)
     await tracked.at("t", 5, records=5)
     assert tracked.store.asked == 0
 
 
-async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_of_topic_tracking_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_tracking, "KEPT_MAX", 10)
     tracked = Tracked()
     for number in range(100):

@@ -50,7 +50,7 @@ other file.
 | 6 | ... and tasks above the count | lifecycle test_statuses_of_a_shrunk_set_are_removed |
 | 6 | flush before a rebalance | not ours: no rebalances, and nothing to flush |
 | 6.1 | active topics are recorded and removed | service test_deleting_a_connectors_statuses |
-| 6.1 | a sink's topics once it reads records of them, by their original names | topics test_a_topic_is_recorded_once_it_is_read_on_in |
+| 6.1 | a sink's topics once it reads records of them, by their original names | topics test_a_topic_is_recorded_once_a_sink_moves_in_it |
 | 6.1 | a source's topics once records in them are committed | topics test_a_topic_is_recorded_once_a_source_has_committed_records_to_it |
 | 6.1 | reset | herder test_topics_are_listed_and_reset |
 | 6.1 | removed with their connector | tasksets test_deletion_clears_statuses_and_topics_in_one_write |

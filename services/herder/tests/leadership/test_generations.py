@@ -16,7 +16,7 @@ from services.herder.tests.world_store import revision
 
 
 def led(block: int, connectors: int = 0, reserves: bool = False) -> World:
-    """A leader with blocks of this size, and one worker; `reserves` = the store answers who asks for more."""
+    """A leader with blocks of this size, and one worker; `reserves` = the store grants further blocks."""
     world = World()
     world.generations_per_block, world.reserves = block, reserves
     world.lead()
@@ -30,7 +30,7 @@ def generations(world: World) -> list[int]:
     return [start.assignment.generation for _, start in world.starts]
 
 
-def test_more_starts_than_a_block_has_are_one_reign() -> None:
+def test_more_starts_than_a_block_has_need_no_new_epoch() -> None:
     world = led(600, connectors=2, reserves=True)
     while len(world.starts) < 1_300:
         world.ask(RestartConnector("c0", include_tasks=True))
@@ -40,7 +40,7 @@ def test_more_starts_than_a_block_has_are_one_reign() -> None:
     assert len(world.reserved) == (len(world.starts) + RESERVE_AT) // 600
 
 
-def test_the_next_block_is_asked_for_once_and_before_the_last_generation_is_given_out() -> None:
+def test_the_next_block_is_requested_once_and_before_the_last_generation() -> None:
     world = led(RESERVE_AT + 6)
     world.ask(CreateConnector("a", sink(3)))
     assert world.reserved == []
@@ -52,7 +52,7 @@ def test_the_next_block_is_asked_for_once_and_before_the_last_generation_is_give
     assert len(world.starts) == 12
 
 
-def test_units_wait_for_a_block_that_is_on_its_way() -> None:
+def test_units_wait_for_a_requested_block() -> None:
     world = led(6, connectors=1)
     world.call(CreateConnector("b", sink(3)))
     world.advance(RESERVE_MS - 500)
@@ -82,7 +82,7 @@ def started(instructions: list[ins.Instruction]) -> list[int]:
     return [message.assignment.generation for message in messages if isinstance(message, StartUnit)]
 
 
-def test_a_block_reserved_for_another_epoch_or_told_twice_changes_nothing() -> None:
+def test_a_block_of_another_epoch_or_received_twice_changes_nothing() -> None:
     herder = Herder(Rules(herder_id="h1"))
     herder.handle(ev.ConfigSnapshot([], revision(5), epoch=4), 0)
     herder.handle(ev.LeadershipGranted(4, 100, 101, 10**9, "h1", "here:1"), 0)
@@ -95,8 +95,8 @@ def test_a_block_reserved_for_another_epoch_or_told_twice_changes_nothing() -> N
         assert (leadership.next_generation, leadership.generation_limit) == (100, 201)
 
 
-def test_the_same_epoch_granted_again_brings_the_block_whose_answer_was_lost() -> None:
-    """The store wrote the block and failed over before it could say so; the herder comes back with its epoch."""
+def test_the_same_epoch_granted_again_brings_the_lost_block() -> None:
+    """The store wrote the block and failed over before its response; the herder returns with its epoch."""
     world = led(6, connectors=1)
     world.call(CreateConnector("b", sink(3)))
     world.advance(500)
@@ -108,9 +108,7 @@ def test_the_same_epoch_granted_again_brings_the_block_whose_answer_was_lost() -
 
 
 @given(st.lists(st.sampled_from(["create", "restart", "reserve", "lead", "wait"]), max_size=40), st.integers(1, 9))
-def test_generations_never_repeat_or_go_back_whatever_becomes_of_requests_for_more(
-    steps: list[str], block: int
-) -> None:
+def test_generations_never_repeat_or_go_back(steps: list[str], block: int) -> None:
     world = led(block)
     for number, step in enumerate(steps):
         match step:

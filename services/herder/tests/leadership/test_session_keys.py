@@ -1,5 +1,6 @@
-"""The key of Connect's internal requests: made when there is none, when its time is over or when another one is wanted
-(docs/reference/connect/herder.md, section 6.3), by the leader alone, and once."""
+"""Session keys of Connect's internal requests: created when there is none, when the key has expired or when another
+kind is configured (docs/reference/connect/herder.md, section 6.3), by the leader alone, and once.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ OURS = ("HmacSHA256", 32)
 
 
 def leader(*keys: tuple[str, int, int], rules: Rules | None = None) -> World:
-    """A world whose store has these keys, last one in force, and whose herder has just been elected."""
+    """A world whose store has these keys, the last one in force, and whose herder has just been elected."""
     world = World(rules=rules)
     world.config.keys = list(keys)
     world.config.offset = len(keys)
@@ -37,14 +38,14 @@ def made(world: World) -> list[tuple[str, int]]:
     return [(algorithm, size_bytes) for algorithm, size_bytes, _ in world.config.keys]
 
 
-def test_a_leader_makes_a_key_where_there_is_none() -> None:
+def test_a_leader_creates_a_missing_key() -> None:
     world = leader()
     assert made(world) == [OURS]
     world.advance(60_000)
     assert made(world) == [OURS]
 
 
-def test_a_key_is_made_anew_when_its_time_is_over() -> None:
+def test_an_expired_key_is_replaced() -> None:
     world = leader((*OURS, 1_000 - HOUR_MS + 10_000))  # an hour old in ten seconds
     assert len(world.config.keys) == 1
     world.advance(9_000)
@@ -55,7 +56,7 @@ def test_a_key_is_made_anew_when_its_time_is_over() -> None:
     assert len(world.config.keys) == 3
 
 
-def test_a_leader_that_died_does_not_make_the_next_one_rotate() -> None:
+def test_a_change_of_leader_rotates_no_key() -> None:
     world = leader()
     world.kill_herder()
     world.lead()
@@ -63,7 +64,7 @@ def test_a_leader_that_died_does_not_make_the_next_one_rotate() -> None:
     assert len(world.config.keys) == 1
 
 
-def test_a_time_of_0_is_for_ever() -> None:
+def test_a_time_to_live_of_0_never_expires() -> None:
     world = leader((*OURS, -100 * HOUR_MS), rules=Rules(session_key_ttl_ms=0))
     world.advance(MINUTE_MS)
     assert len(world.config.keys) == 1
@@ -74,12 +75,12 @@ def test_a_key_of_another_kind_is_replaced_at_once(other: tuple[str, int]) -> No
     assert made(leader((*other, 900))) == [other, OURS]
 
 
-def test_another_kind_is_wanted() -> None:
+def test_a_newly_configured_kind_replaces_the_key() -> None:
     rules = Rules(session_key_algorithm="HmacSHA512", session_key_bytes=64)
     assert made(leader((*OURS, 900), rules=rules)) == [OURS, ("HmacSHA512", 64)]
 
 
-def test_a_key_that_somebody_else_wrote_counts() -> None:
+def test_a_key_written_by_another_process_counts() -> None:
     world = leader(rules=OF_A_MINUTE)
     world.advance(MINUTE_MS - 10_000)
     world.config.keys.append((*OURS, world.now))
@@ -90,14 +91,14 @@ def test_a_key_that_somebody_else_wrote_counts() -> None:
     assert len(world.config.keys) == 3
 
 
-def test_a_follower_makes_none() -> None:
+def test_a_follower_creates_no_key() -> None:
     world = World()
     world.post(ev.ConfigSnapshot([], revision(1), 0))
     world.advance(10_000)
     assert world.config.keys == []
 
 
-def test_one_rotation_is_under_way_and_a_failed_one_is_tried_again() -> None:
+def test_one_rotation_is_under_way_and_a_failed_one_is_retried() -> None:
     world = World()
     world.store_down = True  # writes are neither done nor refused
     world.lead()
@@ -111,16 +112,16 @@ def test_one_rotation_is_under_way_and_a_failed_one_is_tried_again() -> None:
     assert len(sent) == 1
     world = leader()
     world.config.keys.clear()
-    world.config.epoch += 1  # another herder leads by now, and this one does not know it
+    world.config.epoch += 1  # another herder leads by now, and this one does not know
     world.post(ev.SessionKeyRecorded(SessionKey("HmacSHA1", 1, 0), revision(world.config.offset)))
     world.advance(3_500)
-    assert world.config.keys == []  # refused, each second anew
+    assert world.config.keys == []  # refused again every second
     world.config.epoch -= 1
     world.advance(1_100)
     assert made(world) == [OURS]
 
 
-def test_a_herder_that_becomes_the_leader_replaces_a_key_whose_time_is_over() -> None:
+def test_a_new_leader_replaces_an_expired_key() -> None:
     world = World()
     world.config.keys = [(*OURS, world.now - 2 * HOUR_MS)]
     old = SessionKey(*OURS, age_ms=2 * HOUR_MS)
@@ -135,7 +136,7 @@ def test_a_herder_that_becomes_the_leader_replaces_a_key_whose_time_is_over() ->
     assert made(world) == [OURS, OURS]
 
 
-def test_a_leader_that_becomes_a_follower_rotates_no_more() -> None:
+def test_a_former_leader_rotates_no_key() -> None:
     world = leader(rules=OF_A_MINUTE)
     world.post(ev.LeadershipFollowing("h2", "there:1", 2))
     world.advance(3 * MINUTE_MS)
@@ -156,7 +157,7 @@ def test_a_key_whose_write_failed_but_was_read_back_is_not_written_twice() -> No
     assert len(world.config.keys) == 1
 
 
-def test_what_the_state_knows_of_a_key_is_no_part_of_it() -> None:
+def test_the_state_has_no_bytes_of_a_key() -> None:
     message = config_pb2.SessionKey(key=b"secret-bytes", algorithm="HmacSHA256")
     message.create_time.FromMilliseconds(1_000)
     assert wire.session_key(message, 61_000) == SessionKey("HmacSHA256", 12, 60_000)
@@ -167,7 +168,7 @@ def test_what_the_state_knows_of_a_key_is_no_part_of_it() -> None:
     assert request.session_key.create_time.ToMilliseconds() == 5_000
 
 
-def test_settings_are_javas() -> None:
+def test_session_key_settings_are_javas() -> None:
     assert HerderSettings.load([]).rules("h").session_key_bytes == 32
     rules = HerderSettings.load(["--inter-worker-key-generation-algorithm", "HmacSHA1"]).rules("h")
     assert (rules.session_key_algorithm, rules.session_key_bytes) == ("HmacSHA1", 64)

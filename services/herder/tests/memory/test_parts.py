@@ -1,4 +1,4 @@
-"""Parts of the herder's memory: each keeps its invariant whatever is done to it, and only its own file writes it."""
+"""Parts of the herder's memory: each keeps its invariant under any change, and only its own file writes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from herdmesh.herder.state.model.requests import Request
 from herdmesh.session.model import Assignment
 
 ROOMS = Path(state.__file__).parent
-#: `balance` is missing: its fields are those of one record, which `units/balance.py` alone writes.
+#: `balance` is missing: its fields are those of one record, which only `units/balance.py` writes.
 PARTS = {"step", "agenda", "leadership", "stores", "fleet", "inventory", "call_table", "session_key"}
 WORKERS = ("w1", "w2")
 
@@ -54,7 +54,7 @@ def _is_part(node: ast.expr) -> bool:
             return False
 
 
-def test_only_its_own_room_writes_a_part() -> None:
+def test_each_part_is_written_by_its_own_module_only() -> None:
     outside = [path for path in ROOMS.rglob("*.py") if path.parent.name != "memory"]
     found = {path.name: list(writes(path.read_text(encoding="utf-8"))) for path in outside}
     assert len(found) > 30
@@ -69,7 +69,7 @@ def test_a_write_from_outside_is_found(source: str) -> None:
 
 
 @pytest.mark.parametrize("kind", get_args(Request))
-def test_each_kind_of_request_has_a_handler_of_its_own(kind: type[object]) -> None:
+def test_each_kind_of_request_has_its_own_handler(kind: type[object]) -> None:
     made: Any = object.__new__(kind)
     handler = handler_of(made)
     assert handler.__dict__["request"] is made
@@ -77,7 +77,7 @@ def test_each_kind_of_request_has_a_handler_of_its_own(kind: type[object]) -> No
 
 
 def held(memory: HerderMemory) -> dict[str, Counter[object]]:
-    """By worker, how many holds and strays of each unit it has, by the units' own records."""
+    """By worker, the number of placements of each unit on it, superseded ones included, by the units' own records."""
     found = {worker: Counter[object]() for worker in WORKERS}
     for connector in memory.inventory.connectors.values():
         for unit in connector.units.values():

@@ -1,4 +1,4 @@
-"""Traces: a call's trace goes with the starts that it causes, and with no others."""
+"""Traces: a call's trace belongs to the starts that it causes, and to no others."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ POLICIES = st.builds(
     backoff_max_ms=st.integers(1, 60_000),
     jitter=st.floats(0.0, 0.5),
 )
-#: (how long it ran before it failed, None = it never did; how much later than due the restart was carried out; class)
+#: (how long it ran before it failed, None = not at all; how much later than due the restart was done; class)
 FAILURES = st.lists(
     st.tuples(
         st.none() | st.integers(0, 400_000),
@@ -45,8 +45,9 @@ def failure(error_class: ErrorClass) -> Failure:
 def test_no_window_holds_more_restarts_than_the_budget(
     numbers: RestartPolicy, story: list[tuple[int | None, int, ErrorClass]], seed: int
 ) -> None:
-    """Whatever fails how: at most attempts_max restarts in any window, none due before its failure, and a unit that
-    is given up has no restart scheduled."""
+    """For any failures: at most attempts_max restarts in any window, none due before its failure, and a unit whose
+    verdict is not RESTART has no restart scheduled.
+    """
     account, now, began = RestartHistory("tag"), 1_000, list[int]()
     for ran_ms, late_ms, error_class in story:
         now += ran_ms or 0
@@ -67,14 +68,14 @@ def test_no_window_holds_more_restarts_than_the_budget(
 
 @given(POLICIES, st.integers(1, 100), st.floats(0.0, 1.0))
 def test_backoff_grows_up_to_its_cap(numbers: RestartPolicy, attempt: int, chance: float) -> None:
-    """Without chance it never shrinks; chance takes off its share at most, and never adds."""
+    """Without chance it never shrinks; chance subtracts at most its share, and never adds."""
     wait_ms = restart_policy.backoff_ms(numbers, attempt, 0.0)
     assert wait_ms <= restart_policy.backoff_ms(numbers, attempt + 1, 0.0) <= numbers.backoff_max_ms
     assert wait_ms == min(numbers.backoff_ms * 2 ** (attempt - 1), numbers.backoff_max_ms)
     assert wait_ms * (1 - numbers.jitter) - 1 <= restart_policy.backoff_ms(numbers, attempt, chance) <= wait_ms
 
 
-def test_the_defaults_by_the_numbers() -> None:
+def test_default_backoffs_and_budget() -> None:
     waits = [restart_policy.backoff_ms(RestartPolicy(), attempt, 0.0) // 1_000 for attempt in range(1, 11)]
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
 
@@ -116,7 +117,7 @@ def test_the_explanation_follows_the_verdict_and_not_the_status(decided: ErrorCl
         assert decided in told
 
 
-def test_a_unit_that_stayed_up_begins_its_backoff_anew_but_not_its_budget() -> None:
+def test_a_unit_that_stayed_up_resets_its_backoff_but_not_its_budget() -> None:
     numbers = RestartPolicy(attempts_max=3, jitter=0.0)
     account = RestartHistory()
     waits: list[int] = []
@@ -150,7 +151,7 @@ def test_two_owners_fence_each_other_once_a_minute_at_most() -> None:
     assert len(account.attempts_ms) == 4, "in the same account"
 
 
-def test_a_connectors_own_keys_win_and_nonsense_counts_as_not_set() -> None:
+def test_a_connectors_own_keys_win_and_malformed_values_count_as_not_set() -> None:
     defaults = RestartPolicy(attempts_max=7)
     own = {
         "herdmesh.restart.enabled": "FALSE",
@@ -165,7 +166,7 @@ def test_a_connectors_own_keys_win_and_nonsense_counts_as_not_set() -> None:
     assert restart_policy.policy_of(defaults, {"herdmesh.restart.attempts.max": None}) == defaults
 
 
-def test_settings_are_the_defaults() -> None:
+def test_restart_settings_are_the_default_policy() -> None:
     rules = HerderSettings(restart_attempts_max=3, restart_backoff_ms=5, restart_jitter=0.0).rules("h1")
     assert rules.restart == RestartPolicy(attempts_max=3, backoff_ms=5, jitter=0.0)
     assert HerderSettings().rules("h1").restart == RestartPolicy()
@@ -183,10 +184,10 @@ TIMES = st.integers(-(10**9), 10**9)
     st.integers(1, 1_000),
     st.sampled_from([RunState.FAILED, RunState.RUNNING, RunState.RESTARTING]),
 )
-def test_a_status_carries_the_account(
+def test_a_restart_history_survives_its_conditions(
     times: list[int], next_ms: int | None, attempts_max: int, state: RunState
 ) -> None:
-    """What is written as conditions is read as the same account; the next time never comes earlier by it."""
+    """The conditions are read back as the same history; the next restart never becomes earlier."""
     attempts_ms = tuple(sorted(times))
     note = RestartNote("0a1b2c3d", attempts_ms, len(attempts_ms) + 1, attempts_max, next_ms, None)
     written = restart_notes.conditions(note, state)
@@ -205,7 +206,7 @@ def test_a_status_carries_the_account(
         assert (read.attempt, read.attempts_max) == (note.attempt, attempts_max)
 
 
-def test_the_text_of_a_status_and_what_is_none_of_ours() -> None:
+def test_the_text_of_the_conditions_and_conditions_of_others() -> None:
     moment_ms = -restart_notes.values.wall_moment_ms(0) + 1_795_280_400_001  # 2026-11-21T17:00:00.001Z
     note = RestartNote("0a1b2c3d", (moment_ms, moment_ms + 5_000), 3, 10, moment_ms + 9_000)
     texts = {one.type: one.message for one in restart_notes.conditions(note, RunState.FAILED)}
@@ -235,7 +236,7 @@ def stored(state: RunState, note: RestartNote | None, generation: int = 5) -> St
 def test_a_new_leader_reads_the_restart_history_back() -> None:
     waits = RestartNote("tag", (100, 200), 3, 10, 900)
     begun = RestartNote("tag", (100, 200, 900), 3, 10, None)
-    # It waits still: due when it was.
+    # It still waits: due when it was.
     account = restart_policy.read_back(stored(RunState.FAILED, waits), "tag", 5, 500)
     assert (account.attempts_ms, account.next_ms, account.generation, account.attempt) == ([100, 200], 900, 5, 3)
     assert account.failure is not None
@@ -248,14 +249,14 @@ def test_a_new_leader_reads_the_restart_history_back() -> None:
     assert (account.attempts_ms, account.next_ms, account.attempt) == ([100, 200, 900], 1_000, 3)
     account.begin(1_000)
     assert account.attempts_ms == [100, 200, 900]
-    # It runs under the generation that the status speaks of.
+    # It runs under the generation of the status.
     account = restart_policy.read_back(stored(RunState.RUNNING, begun), "tag", 5, 1_000)
     assert (account.attempts_ms, account.next_ms, account.in_a_row) == ([100, 200, 900], None, 3)
-    # Another config, or nothing there.
+    # Another config, or no status.
     assert restart_policy.read_back(stored(RunState.FAILED, waits), "other", 5, 500) == RestartHistory("other")
     assert restart_policy.read_back(None, "tag", 5, 500) == RestartHistory("tag")
     assert restart_policy.read_back(stored(RunState.FAILED, None), "tag", 5, 500) == RestartHistory("tag")
-    # Clocks ahead of ours do not keep an account open for longer than its window.
+    # Clocks ahead of ours do not keep a history open for longer than its window.
     account = restart_policy.read_back(stored(RunState.RUNNING, begun), "tag", 5, 150)
     assert account.attempts_ms == [100, 150, 150]
 
@@ -290,7 +291,7 @@ def test_a_herder_that_leads_again_adds_its_own_attempts_to_those_of_the_status(
     assert restart_policy.read_back(None, "other", 6, 2_000, ours) == RestartHistory("other")
 
 
-def test_a_config_with_references_is_explained_as_curable_by_their_values() -> None:
+def test_the_explanation_of_a_bad_config_with_references_names_their_values() -> None:
     account = RestartHistory()
     account.fail(RestartPolicy(), failure(ErrorClass.BAD_CONFIG), 0, None, lambda _: 0.0)
     told = [

@@ -1,8 +1,8 @@
-"""The scenarios of Connect's `IncrementalCooperativeAssignorTest`, restated for minimal moves.
+"""Scenarios of Connect's `IncrementalCooperativeAssignorTest`, restated for minimal moves.
 
-docs/internals/connect-scenarios.md says which test stands for which. What differs here, everywhere: a move is one stop
-and one start of one unit, decided at once and by itself. There are no rounds, so nothing is revoked in one and placed
-in the next, and no back-off between them.
+docs/internals/connect-scenarios.md says which test stands for which. The difference everywhere: a move is one stop and
+one start of one unit, decided at once and independently of others. There are no rounds, so nothing is revoked in one
+and placed in the next, and no back-off between them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def loads(world: World) -> tuple[list[int], list[int]]:
 
 
 class Starts:
-    """What was started since."""
+    """Starts since its creation."""
 
     def __init__(self, world: World) -> None:
         self._world, self._before = world, len(world.starts)
@@ -62,14 +62,14 @@ class Starts:
 
 
 def lose(world: World, name: str) -> set[UnitId]:
-    """A worker dies and counts as lost; what it had."""
+    """Kill a worker and wait until it counts as lost; returns its units."""
     had = set(world.workers[name].held)
     world.kill(name)
     world.advance(2_100)
     return had
 
 
-def test_a_worker_joins_and_gets_its_share_in_one_round() -> None:
+def test_a_joining_worker_gets_its_share_in_one_round() -> None:
     world = mesh(workers=1)
     assert loads(world) == ([2], [8])
     starts = Starts(world)
@@ -82,7 +82,7 @@ def test_a_worker_joins_and_gets_its_share_in_one_round() -> None:
     assert starts.counts() == (1, 4), "nothing moves once it is balanced"
 
 
-def test_workers_that_join_one_after_the_other_are_each_served_in_one_round() -> None:
+def test_workers_that_join_one_after_the_other_each_get_their_share_in_one_round() -> None:
     world = mesh(workers=1, connectors=3)
     expected = {
         2: ([1, 2], [6, 6], (1, 6)),
@@ -99,7 +99,7 @@ def test_workers_that_join_one_after_the_other_are_each_served_in_one_round() ->
         assert (starts.counts(), starts.workers()) == (moved, {f"w{number}"})
 
 
-def test_joins_are_served_together_without_a_delay_setting() -> None:
+def test_joins_are_balanced_together_without_a_delay_setting() -> None:
     world = mesh(workers=1, connectors=3, delay_ms=0)
     starts = Starts(world)
     world.worker("w2")
@@ -110,7 +110,7 @@ def test_joins_are_served_together_without_a_delay_setting() -> None:
     assert set(starts.units().values()) == {1}
 
 
-def test_a_cluster_that_comes_up_moves_each_unit_once_at_most() -> None:
+def test_a_cluster_that_starts_moves_each_unit_at_most_once() -> None:
     world = mesh(workers=1, connectors=10)
     starts = Starts(world)
     for number in range(2, 11):
@@ -122,7 +122,7 @@ def test_a_cluster_that_comes_up_moves_each_unit_once_at_most() -> None:
     assert starts.counts() == (9, 36)
 
 
-def test_as_long_as_workers_join_nothing_moves_for_balance() -> None:
+def test_nothing_moves_for_balance_while_workers_join() -> None:
     world = mesh(workers=1, connectors=3)
     starts = Starts(world)
     for number in range(2, 12):
@@ -133,7 +133,7 @@ def test_as_long_as_workers_join_nothing_moves_for_balance() -> None:
     assert loads(world)[1] == [1] * 10 + [2]
 
 
-def test_what_has_no_place_waits_for_no_joins() -> None:
+def test_units_without_a_worker_do_not_wait_for_joins() -> None:
     world = mesh(workers=2, connectors=1)
     world.worker("w3")
     starts = Starts(world)
@@ -148,7 +148,7 @@ def test_what_has_no_place_waits_for_no_joins() -> None:
     assert set(starts.units()) == lost, "lost work"
 
 
-def test_two_joins_in_a_row_wait_for_no_back_off() -> None:
+def test_two_joins_in_a_row_have_no_back_off() -> None:
     world = mesh(workers=1, connectors=3, delay_ms=1)
     starts = Starts(world)
     world.worker("w2")
@@ -158,7 +158,7 @@ def test_two_joins_in_a_row_wait_for_no_back_off() -> None:
     assert max(starts.units().values()) <= 1
 
 
-def test_a_worker_that_joins_while_another_is_waited_for_gets_nothing_before_it_is_clear() -> None:
+def test_a_worker_that_joins_while_another_is_waited_for_gets_nothing_yet() -> None:
     world = mesh(workers=2, connectors=2, delay_ms=DELAY_MS)
     lost = lose(world, "w2")
     starts = Starts(world)
@@ -171,7 +171,7 @@ def test_a_worker_that_joins_while_another_is_waited_for_gets_nothing_before_it_
     assert loads(world) == ([1, 1], [4, 4])
 
 
-def test_a_worker_that_leaves_for_good_is_waited_for_and_then_replaced() -> None:
+def test_units_of_a_worker_that_never_returns_wait_for_the_delay_and_move() -> None:
     world = mesh(workers=2, delay_ms=DELAY_MS)
     starts = Starts(world)
     lost = lose(world, "w2")
@@ -182,7 +182,7 @@ def test_a_worker_that_leaves_for_good_is_waited_for_and_then_replaced() -> None
     assert loads(world) == ([2], [8])
 
 
-def test_a_worker_that_bounces_gets_its_own_units_back_at_once() -> None:
+def test_a_worker_that_returns_within_the_delay_gets_its_units_back_at_once() -> None:
     world = mesh(workers=2, delay_ms=DELAY_MS)
     starts = Starts(world)
     lost = lose(world, "w2")
@@ -194,7 +194,7 @@ def test_a_worker_that_bounces_gets_its_own_units_back_at_once() -> None:
     assert starts.units() == Counter(lost)
 
 
-def test_a_bounce_without_a_delay_gives_back_what_nobody_took_meanwhile() -> None:
+def test_a_worker_restarted_without_a_delay_setting_gets_back_its_unclaimed_units() -> None:
     """The stream breaks and a new process of the same worker dials in before the grace is over."""
     world = mesh(workers=3)
     had = set(world.workers["w2"].held)
@@ -208,7 +208,7 @@ def test_a_bounce_without_a_delay_gives_back_what_nobody_took_meanwhile() -> Non
     assert [sum(counts) for counts in loads(world)] == [2, 8], "and everything runs"
 
 
-def test_the_leader_dies_with_a_worker_and_the_next_one_places_what_is_dead() -> None:
+def test_a_new_leader_places_the_units_of_a_worker_that_died_with_the_old_one() -> None:
     world = mesh(workers=3)
     had = set(world.workers["w1"].held)
     kept = {name: dict(world.workers[name].held) for name in ("w2", "w3")}
@@ -223,7 +223,7 @@ def test_the_leader_dies_with_a_worker_and_the_next_one_places_what_is_dead() ->
         assert held.items() <= world.workers[name].held.items()
 
 
-def test_the_leaders_worker_comes_back_after_the_next_leader_placed_its_units() -> None:
+def test_a_worker_that_returns_after_its_units_moved_gets_its_share() -> None:
     world = mesh(workers=3)
     world.kill_herder()
     world.kill("w1")
@@ -236,7 +236,7 @@ def test_the_leaders_worker_comes_back_after_the_next_leader_placed_its_units() 
     assert (starts.counts(), starts.workers()) == ((0, 2), {"w1"})
 
 
-def test_a_first_assignment_that_never_arrives_is_given_again_at_once() -> None:
+def test_a_lost_first_assignment_is_sent_again_at_once() -> None:
     world = mesh(workers=2, connectors=0, delay_ms=DELAY_MS)
     world.delay_ms = lambda: 5
     world.call(CreateConnector("connector1", sink(4)))
@@ -244,7 +244,7 @@ def test_a_first_assignment_that_never_arrives_is_given_again_at_once() -> None:
     lost_one = False
     while not lost_one:
         world.advance(1)
-        # The herder has told w2 to start something, and the message is still on its way.
+        # The herder has sent w2 a start, and the message is still on its way.
         view = world.herder.worker("w2")
         lost_one = view is not None and len(view.tasks) + len(view.connectors) > len(world.workers["w2"].held)
     world.hang_up(world.workers["w2"])
@@ -252,7 +252,7 @@ def test_a_first_assignment_that_never_arrives_is_given_again_at_once() -> None:
     assert loads(world) == ([1, 1], [4, 4])
 
 
-def test_a_move_whose_stop_never_arrives_is_told_again_after_the_redial() -> None:
+def test_a_lost_stop_of_a_move_is_sent_again_after_the_redial() -> None:
     world = mesh(workers=2)
     world.delay_ms = lambda: 5
     starts = Starts(world)
@@ -266,7 +266,7 @@ def test_a_move_whose_stop_never_arrives_is_told_again_after_the_redial() -> Non
     assert starts.counts() == (0, 2)
 
 
-def test_a_move_whose_stop_never_arrives_is_finished_by_the_next_leader() -> None:
+def test_a_move_whose_stop_was_lost_is_finished_by_the_next_leader() -> None:
     world = mesh(workers=2)
     world.delay_ms = lambda: 5
     starts = Starts(world)
@@ -280,7 +280,7 @@ def test_a_move_whose_stop_never_arrives_is_finished_by_the_next_leader() -> Non
 
 
 def hold_is_stopping(world: World, name: str) -> bool:
-    """The herder counts a unit of this worker as on its way out, and the worker still has it."""
+    """True when the herder counts a unit of this worker as stopping, and the worker still holds it."""
     for number in (1, 2):
         view = world.herder.connector(f"connector{number}")
         for task in view.tasks if view is not None else ():
@@ -290,7 +290,7 @@ def hold_is_stopping(world: World, name: str) -> bool:
     return False
 
 
-def test_deleting_a_connector_moves_nothing_that_is_balanced_without_it() -> None:
+def test_deleting_a_connector_moves_nothing_when_the_rest_is_balanced() -> None:
     world = mesh(workers=2, connectors=3)
     assert loads(world) == ([1, 2], [6, 6])
     starts = Starts(world)
@@ -301,7 +301,7 @@ def test_deleting_a_connector_moves_nothing_that_is_balanced_without_it() -> Non
 
 
 @pytest.mark.parametrize("task", [None, 0])
-def test_new_units_go_round_balanced_workers(task: int | None) -> None:
+def test_new_units_are_spread_over_balanced_workers(task: int | None) -> None:
     workers = ["w0", "w1", "w2"]
     previous = {UnitId(f"c{number}", task): f"w{number % 3}" for number in range(6)}
     created = [UnitId(f"c{number}", task) for number in range(6, 11)]
@@ -311,7 +311,7 @@ def test_new_units_go_round_balanced_workers(task: int | None) -> None:
     assert all(move.source is None for move in moves)
 
 
-def test_new_units_level_imbalanced_workers_and_move_nothing() -> None:
+def test_new_units_fill_unbalanced_workers_and_move_no_other() -> None:
     loads_before = {"w0": 2, "w1": 3, "w2": 4, "w3": 0}
     places = [worker for worker, load in loads_before.items() for _ in range(load)]
     previous = {UnitId(f"c{number:02}"): worker for number, worker in enumerate(places)}
@@ -322,7 +322,7 @@ def test_new_units_level_imbalanced_workers_and_move_nothing() -> None:
     assert all(move.source is None for move in moves)
 
 
-def test_units_lost_and_their_worker_back_halfway_go_to_it_and_nobody_else() -> None:
+def test_lost_units_go_back_to_a_worker_that_returns_within_the_delay() -> None:
     world = mesh(workers=3, delay_ms=DELAY_MS)
     starts = Starts(world)
     lost = lose(world, "w3")
@@ -333,7 +333,7 @@ def test_units_lost_and_their_worker_back_halfway_go_to_it_and_nobody_else() -> 
     assert starts.workers() == {"w3"}
 
 
-def test_units_lost_and_nobody_back_are_placed_as_new_at_the_end_of_the_delay() -> None:
+def test_lost_units_are_placed_as_new_at_the_end_of_the_delay() -> None:
     world = mesh(workers=3, delay_ms=DELAY_MS)
     starts = Starts(world)
     lost = lose(world, "w3")
@@ -342,7 +342,7 @@ def test_units_lost_and_nobody_back_are_placed_as_new_at_the_end_of_the_delay() 
     assert loads(world) == ([1, 1], [4, 4])
 
 
-def test_units_lost_are_shared_by_all_who_joined_meanwhile() -> None:
+def test_lost_units_are_spread_over_workers_that_joined_meanwhile() -> None:
     world = mesh(workers=2, connectors=4, delay_ms=DELAY_MS)
     starts = Starts(world)
     lost = lose(world, "w2")
@@ -357,7 +357,7 @@ def test_units_lost_are_shared_by_all_who_joined_meanwhile() -> None:
     assert starts.counts() == (2, 8 + 2), "the eight lost tasks, and two of w1 for balance"
 
 
-def test_a_worker_that_bounces_and_leaves_after_all_is_waited_for_again() -> None:
+def test_a_second_loss_of_a_worker_begins_the_delay_anew() -> None:
     world = mesh(workers=2, delay_ms=DELAY_MS)
     lose(world, "w2")
     world.advance(DELAY_MS // 2)
@@ -381,7 +381,7 @@ def test_without_a_delay_lost_units_are_placed_at_once() -> None:
     assert loads(world) == ([2], [8])
 
 
-def test_a_worker_without_successor_leaves_all_to_the_last_one_at_once() -> None:
+def test_the_last_worker_gets_all_lost_units_at_once() -> None:
     world = mesh(workers=3, delay_ms=0)
     lose(world, "w2")
     lose(world, "w3")
@@ -389,7 +389,7 @@ def test_a_worker_without_successor_leaves_all_to_the_last_one_at_once() -> None
 
 
 def test_units_claimed_twice_stay_with_the_newer_claim() -> None:
-    """Connect revokes duplicates from everybody; here the order of assignments tells who is right."""
+    """Connect revokes duplicates from every worker; here the order of assignments decides."""
     world = mesh(workers=1)
     owner = world.workers["w1"]
     claimed = {unit: held for unit, held in owner.held.items() if unit.connector == "connector1"}
@@ -408,7 +408,7 @@ def test_units_claimed_twice_stay_with_the_newer_claim() -> None:
     assert all(len(workers) == 1 for workers in world.running().values())
 
 
-def test_units_claimed_twice_and_deleted_are_stopped_everywhere() -> None:
+def test_units_of_a_deleted_connector_that_two_workers_claim_are_stopped_on_both() -> None:
     world = mesh(workers=1)
     owner = world.workers["w1"]
     claimed = {unit: held for unit, held in owner.held.items() if unit.connector == "connector1"}
@@ -423,7 +423,7 @@ def test_units_claimed_twice_and_deleted_are_stopped_everywhere() -> None:
     assert loads(world) == ([0, 1], [2, 2])
 
 
-def test_the_leader_knows_at_all_times_what_workers_hold() -> None:
+def test_the_leaders_placements_always_equal_the_workers_units() -> None:
     world = mesh(workers=2)
     world.worker("w3")
     lose(world, "w1")
@@ -443,8 +443,8 @@ STEPS = st.one_of(
 
 @settings(max_examples=40)
 @given(st.lists(STEPS, max_size=14))
-def test_whatever_comes_and_goes_loads_are_within_one(steps: list[tuple[str, int]]) -> None:
-    """Also where one connector is placed without a look at the others."""
+def test_loads_differ_by_at_most_one_after_any_changes(steps: list[tuple[str, int]]) -> None:
+    """Also when one connector is placed without checking the others."""
     world = mesh(workers=2, connectors=1)
     names = ["connector1"]
     for number, (step, argument) in enumerate(steps):

@@ -1,4 +1,4 @@
-"""A leader changes in awkward orders: late workers, old leaders, crossing messages, writes in flight. 0 restarts."""
+"""Changes of leader in awkward orders: late workers, old leaders, crossing messages, writes in flight. 0 restarts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_worker_that_dials_in_late_is_adopted(world: World, late_ms: int) -> N
     assert nothing_restarted(world, since)
 
 
-def test_the_time_of_a_state_is_known_only_to_a_leader_that_saw_it(world: World) -> None:
+def test_the_time_of_a_state_is_unknown_after_an_adoption(world: World) -> None:
     before = world.herder.connector("a")
     assert before is not None
     assert [one.since_ms is not None for one in (before.status, before.tasks[0].status)] == [True, True]
@@ -79,8 +79,8 @@ def test_the_time_of_a_state_is_known_only_to_a_leader_that_saw_it(world: World)
     assert all((one.since_ms or 0) >= asked_ms for one in (paused.status, paused.tasks[0].status))
 
 
-def test_a_worker_that_dials_the_old_leader_is_sent_on_once_that_one_knows(world: World) -> None:
-    """The old leader is cut off from the store, so it believes to lead until its lease ends; then it serves nobody."""
+def test_a_worker_that_dials_the_old_leader_is_refused_after_the_end_of_its_lease(world: World) -> None:
+    """The old leader is cut off from the store, so it serves until its lease ends; then it refuses every request."""
     old = world.herder
     old.handle(ev.LeaseShortened(world.now + 1_000), world.now)
     since = len(world.starts)
@@ -99,8 +99,8 @@ def test_a_worker_that_dials_the_old_leader_is_sent_on_once_that_one_knows(world
     assert nothing_restarted(world, since)
 
 
-def test_a_leader_that_reads_of_a_newer_epoch_leads_no_more(world: World) -> None:
-    """Its machine slept, so its lease seems to last; its watch works, and tells of what the new leader commits."""
+def test_a_leader_that_reads_of_a_newer_epoch_stops_leading(world: World) -> None:
+    """Its machine slept, so its lease seems to hold; its watch works, and brings the commits of the new leader."""
     old = world.herder
     assert old.refusal is None
     block = old.handle(ev.EpochRecorded(1, revision(world.config.offset + 1)), world.now)
@@ -118,7 +118,7 @@ def test_a_leader_that_reads_of_a_newer_epoch_leads_no_more(world: World) -> Non
     assert isinstance(old.refusal, NoLeader), "a grant that was overtaken on its way"
 
 
-def test_a_worker_that_has_seen_the_new_leader_is_not_commanded_by_the_old_one(world: World) -> None:
+def test_a_worker_that_has_seen_the_new_leader_is_refused_by_the_old_one(world: World) -> None:
     old = world.herder
     world.lead()
     world.advance(1_000)
@@ -147,7 +147,7 @@ def test_late_messages_of_an_old_leader_are_ignored(world: World) -> None:
 
 
 @pytest.mark.parametrize("newer_first", [False, True])
-def test_of_two_claims_to_a_new_leader_the_newer_wins_in_either_order(world: World, newer_first: bool) -> None:
+def test_the_newer_of_two_claims_to_a_new_leader_wins_in_either_order(world: World, newer_first: bool) -> None:
     unit = UnitId("a", 0)
     newer = owner_of(world, unit)
     older = next(worker for worker in world.workers.values() if worker is not newer)
@@ -168,8 +168,8 @@ def test_of_two_claims_to_a_new_leader_the_newer_wins_in_either_order(world: Wor
     assert first.session is not None
 
 
-def test_a_status_that_says_running_on_a_worker_that_never_comes_holds_nothing_up_for_ever(world: World) -> None:
-    """Its lease lives on: it reaches the status store, and no herder."""
+def test_a_running_status_of_a_worker_that_never_dials_in_blocks_only_until_the_timeout(world: World) -> None:
+    """Its lease stays live: it reaches the status store, and no herder."""
     world.kill_herder()
     lost = world.workers["w2"]
     had = set(lost.held)
@@ -183,9 +183,10 @@ def test_a_status_that_says_running_on_a_worker_that_never_comes_holds_nothing_u
     assert {name for name, _ in world.starts[since:]} == {"w1", "w3"}
 
 
-def test_units_of_a_lost_worker_wait_for_workers_that_miss_a_frozen_leader_late(world: World) -> None:
-    """The leader's epoch ends two seconds before its workers give it up. Given to the first that comes, some would move
-    on to the next."""
+def test_units_of_a_lost_worker_wait_for_workers_that_notice_a_frozen_leader_late(world: World) -> None:
+    """The leader's epoch ends two seconds before its workers notice. Units given to the first worker to dial in would
+    move on to the next.
+    """
     had, since = set(world.workers["w3"].held), len(world.starts)
     world.kill_herder()
     world.kill("w3")
@@ -202,7 +203,7 @@ def test_units_of_a_lost_worker_wait_for_workers_that_miss_a_frozen_leader_late(
     assert Counter(start.unit for _, start in world.starts[since:]) == Counter(had), "each once"
 
 
-def test_a_leader_that_is_replaced_while_workers_dial_in(world: World) -> None:
+def test_leader_changes_while_workers_dial_in_restart_nothing(world: World) -> None:
     since = len(world.starts)
     world.delay_ms = lambda: 20
     for _ in range(5):
@@ -212,7 +213,7 @@ def test_a_leader_that_is_replaced_while_workers_dial_in(world: World) -> None:
     assert nothing_restarted(world, since)
 
 
-def test_a_second_session_opens_before_the_first_is_known_to_be_over(world: World) -> None:
+def test_a_second_session_before_the_end_of_the_first_restarts_nothing(world: World) -> None:
     since = len(world.starts)
     worker = world.workers["w1"]
     first = worker.session
@@ -227,9 +228,10 @@ def test_a_second_session_opens_before_the_first_is_known_to_be_over(world: Worl
 
 @pytest.mark.parametrize("stage", [ins.CommitTasks, ins.PutTaskCount])
 @pytest.mark.parametrize("written", [False, True])
-def test_a_leader_dies_while_a_task_set_is_written(stage: type, written: bool) -> None:
-    """Whether the write took effect or not, the next leader finishes the set and starts each task once. A set is
-    counted in a write of its own where it follows one that runs."""
+def test_a_leader_that_dies_during_a_task_set_write_starts_each_task_once(stage: type, written: bool) -> None:
+    """Whether the write took effect or not, the next leader finishes the set and starts each task once. A set that
+    follows a running one is counted in a write of its own.
+    """
     world = Writes(stage, written)
     world.lead()
     world.worker("w1")
@@ -249,7 +251,7 @@ def test_a_leader_dies_while_a_task_set_is_written(stage: type, written: bool) -
 
 
 class Writes(World):
-    """A world in which one kind of write is never answered, and took effect or not."""
+    """A world in which one kind of write is never answered, whether it took effect or not."""
 
     def __init__(self, stage: type, written: bool) -> None:
         super().__init__()
@@ -266,7 +268,7 @@ class Writes(World):
         super()._carry_out(instruction)
 
 
-def test_two_leaders_grants_cross_and_only_the_newer_one_counts() -> None:
+def test_the_newer_of_two_crossing_grants_counts() -> None:
     herder = Herder(Rules(herder_id="h1"))
     herder.handle(ev.ConfigSnapshot([], revision(5), epoch=4), 0)
     herder.handle(ev.LeadershipGranted(4, 4_000, 5_000, 10**9, "h1", "here:1"), 0)
@@ -278,7 +280,7 @@ def test_two_leaders_grants_cross_and_only_the_newer_one_counts() -> None:
 
 
 class Story:
-    """A story of random events in which what must always hold is looked at after each one."""
+    """A story of random events; the invariants are checked after each one."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -290,7 +292,9 @@ class Story:
         self.orders: dict[UnitId, tuple[int, int]] = {}
 
     def check(self) -> None:
-        """Every start is above every earlier one of its unit; of those who have a task at most one is not fenced."""
+        """Every start has a higher order than earlier ones of its unit; of several holders of a task at most one is not
+        fenced.
+        """
         for _, start in self.world.starts[self.seen :]:
             assert start.assignment.order > self.orders.get(start.unit, (0, 0)), (
                 f"{start.unit} started under an old one"
@@ -340,7 +344,7 @@ def _actions(story: Story) -> dict[str, Callable[[], object]]:
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(_actions(Story()))), st.sampled_from([0, 50, 700, 3_000])), max_size=25)
 )
-def test_generations_never_go_back_and_no_task_has_two_owners_past_a_fence(steps: list[tuple[str, int]]) -> None:
+def test_generations_never_go_back_and_no_task_has_two_unfenced_owners(steps: list[tuple[str, int]]) -> None:
     story = Story()
     actions = _actions(story)
     for name, wait_ms in [("create", 0), ("other", 500), *steps]:

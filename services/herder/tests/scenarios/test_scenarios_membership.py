@@ -1,4 +1,4 @@
-"""The scenarios of Connect's `DistributedHerderTest` that are about membership, restated for sessions and moves.
+"""Scenarios of Connect's `DistributedHerderTest` about membership, restated for sessions and moves.
 
 docs/internals/connect-scenarios.md says which test stands for which.
 """
@@ -25,7 +25,7 @@ CONFIG_ERROR = Failure("no such host", "Traceback", ErrorClass.BAD_CONFIG)
 
 
 class Watched(World):
-    """A world that remembers what workers were told."""
+    """A world that records the messages to workers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def units(world: World, since: int = 0) -> list[str]:
     return [str(start.unit) for _, start in world.starts[since:]]
 
 
-def test_work_is_given_after_the_config_was_read_and_task_configs_are_made(world: Watched) -> None:
+def test_units_start_after_the_config_was_read_and_task_configs_were_created(world: Watched) -> None:
     world.kill_herder()
     entry = stored(world, "a")
     world.lead()
@@ -72,14 +72,14 @@ def test_work_is_given_after_the_config_was_read_and_task_configs_are_made(world
     assert world.asked_for_task_configs() == ["a"]
 
 
-def test_a_new_member_without_work_gets_what_comes_once(world: Watched) -> None:
+def test_a_new_member_without_units_gets_later_units_once(world: Watched) -> None:
     assert world.workers["w1"].held == {}
     world.ask(CreateConnector("a", sink(2)))
     world.advance(10_000)
     assert units(world) == ["a", "a-0", "a-1"]
 
 
-def test_a_member_that_gives_units_up_needs_no_second_round(world: Watched) -> None:
+def test_a_member_that_releases_units_needs_no_second_round(world: Watched) -> None:
     world.ask(CreateConnector("a", sink(4)))
     since, told = len(world.starts), len(world.sent)
     world.worker("w2")
@@ -91,8 +91,10 @@ def test_a_member_that_gives_units_up_needs_no_second_round(world: Watched) -> N
     assert {type(sent.message) for sent in world.sent[told:]} == {messages.Heartbeat}
 
 
-def test_what_stops_late_moves_once_and_nothing_else_in_its_place(world: Watched) -> None:
-    """1. w2 joins; 2. what is to move to it does not stop for 10 s; 3. its worker kills it, and says so."""
+def test_units_that_stop_late_move_once_and_no_others_move_instead(world: Watched) -> None:
+    """1. w2 joins; 2. the units that are to move to it do not stop for 10 s; 3. their worker kills them, and reports
+    it.
+    """
     world.ask(CreateConnector("a", sink(4)))
     since, told = len(world.starts), len(world.sent)
     owner = world.workers["w1"]
@@ -110,7 +112,7 @@ def test_what_stops_late_moves_once_and_nothing_else_in_its_place(world: Watched
     assert len(units(world, since)) == 2
 
 
-def test_a_connector_that_failed_to_start_is_not_asked_for_task_configs(world: Watched) -> None:
+def test_a_connector_that_failed_to_start_gets_no_task_config_request(world: Watched) -> None:
     world.ask(CreateConnector("a", sink(2)))
     world.workers["w1"].fail_starts = CONFIG_ERROR
     asked = len(world.asked_for_task_configs())
@@ -135,8 +137,8 @@ def test_a_moved_connector_is_stopped_once_and_started_twice(world: Watched) -> 
         assert log.count(f"stop {unit}") == 1
 
 
-def test_a_move_is_carried_out_though_the_one_before_never_ended(world: Watched) -> None:
-    """1. A unit is told to move to w2, and w1 does not say that it stopped; 2. w3 joins, and gets its share."""
+def test_a_move_is_carried_out_although_an_earlier_one_never_ended(world: Watched) -> None:
+    """1. A unit is to move to w2, and w1 does not acknowledge its stop; 2. w3 joins, and gets its share."""
     world.ask(CreateConnector("a", sink(6)))
     world.workers["w1"].stop_silently = True
     world.worker("w2")
@@ -145,13 +147,15 @@ def test_a_move_is_carried_out_though_the_one_before_never_ended(world: Watched)
     world.workers["w1"].stop_silently = False
     since = len(world.starts)
     world.worker("w3")
-    world.advance(40_000)  # what w1 never confirmed counts as lost after the stop timeout; till then no more moves
+    world.advance(
+        40_000
+    )  # unacknowledged stops on w1 count as lost after the stop timeout; until then nothing else moves
     world.share()
     assert {name for name, _ in world.starts[since:]} == {"w2", "w3"}
     assert sorted(world.placed()[name] for name in ("w2", "w3")) == [2, 2]
 
 
-def test_a_halted_worker_is_stopped_in_order_and_leaves_nothing(world: Watched) -> None:
+def test_a_stopping_worker_releases_its_units_and_leaves_no_trace(world: Watched) -> None:
     world.ask(CreateConnector("a", sink(3)))
     leaver = world.workers["w1"]
     assert leaver.session is not None
@@ -163,7 +167,7 @@ def test_a_halted_worker_is_stopped_in_order_and_leaves_nothing(world: Watched) 
     assert world.herder.workers() == ()
 
 
-def test_a_config_that_another_client_wrote_is_started(world: Watched) -> None:
+def test_a_config_of_another_client_is_started(world: Watched) -> None:
     entry = stored(world, "a")
     world.post(ev.ConfigChanged("a", entry, entry.config_revision))
     world.run()
@@ -186,7 +190,7 @@ def test_a_larger_task_set_starts_its_new_tasks(world: Watched) -> None:
     assert set(world.workers["w1"].held) == {UnitId("a"), *(UnitId("a", task) for task in range(3))}
 
 
-def test_a_leader_that_cannot_read_the_configs_decides_nothing_and_stops_nobody(world: Watched) -> None:
+def test_a_leader_that_cannot_read_the_configs_stops_nothing(world: Watched) -> None:
     world.ask(CreateConnector("a", sink(2)))
     held = dict(world.workers["w1"].held)
     world.kill_herder()
@@ -203,7 +207,7 @@ def test_a_leader_that_cannot_read_the_configs_decides_nothing_and_stops_nobody(
     assert len(world.starts) == since
 
 
-def test_a_leader_that_reads_the_configs_late_leads_as_soon_as_it_has(world: Watched) -> None:
+def test_a_leader_that_reads_the_configs_late_leads_from_then_on(world: Watched) -> None:
     world.ask(CreateConnector("a", sink(2)))
     world.kill_herder()
     since = len(world.starts)
@@ -222,8 +226,8 @@ def test_a_leader_that_reads_the_configs_late_leads_as_soon_as_it_has(world: Wat
     assert [task.status.state for task in view.tasks] == [RunState.RUNNING] * 2
 
 
-def test_a_worker_that_is_slow_to_start_holds_nobody_up(world: Watched) -> None:
-    """Connect's slow connector shortens the poll of its worker; here nothing waits for it at all."""
+def test_a_worker_that_is_slow_to_start_delays_no_other(world: Watched) -> None:
+    """Connect's slow connector shortens the poll of its worker; here nothing waits for it."""
     world.worker("w2")
     world.workers["w1"].frozen = True
     for name in ("a", "b"):
@@ -237,8 +241,8 @@ def test_a_worker_that_is_slow_to_start_holds_nobody_up(world: Watched) -> None:
     assert beats.count(world.workers["w2"].session or 0) == 3, "the herder says that it lives every second all along"
 
 
-def test_an_incomplete_task_set_is_made_anew(world: Watched) -> None:
-    """What compaction can do to a set of Connect's (KAFKA-17719)."""
+def test_an_incomplete_task_set_is_created_anew(world: Watched) -> None:
+    """Compaction can leave such a set of Connect (KAFKA-17719)."""
     world.ask(CreateConnector("a", sink(2)))
     entry = world.config.entries["a"]
     world.config.entries["a"] = replace(entry, tasks=(), task_digests=(), inconsistent=True)

@@ -1,4 +1,4 @@
-"""Table of Connect's scenarios: each has an answer, and every test that is named exists."""
+"""Table of Connect's scenarios: each has an answer, and every named test exists."""
 
 from __future__ import annotations
 
