@@ -1,11 +1,11 @@
-"""A world for the herder's state: stores, workers and time in memory, to tell stories in events and read them in state.
+"""World for the herder's state: stores, workers and time in memory, for stories in events with assertions about state.
 
-Owns twins of what surrounds the state (config store, status store, workers that speak the session protocol), each with
-the rules of its contract and no more. Everything happens in `World.run` and `World.advance`; delays come from one
-function, so a seeded simulation and a plain test use the same world. Messages of one channel keep their order.
+Owns memory implementations of the surroundings (config store, status store, workers that speak the session protocol),
+each with the rules of its contract and no more. Everything happens in `World.run` and `World.advance`; delays come from
+one function, so a seeded simulation and a plain test use the same world. Messages of one channel keep their order.
 
-Invariant checked all the time (`World.check`): a unit is in two hands only if one of them cannot be reached, and tasks
-of two sizes of one set never run side by side on workers that can.
+Invariant checked all the time (`World.check`): two workers hold a unit only if one of them is unreachable, and tasks
+of two sizes of one set never run side by side on reachable workers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TICK_MS = 100
 
 
 class World:
-    """Everything around one herder at a time. `delay_ms()` is how long a message travels."""
+    """Everything around one herder at a time. `delay_ms()` is the travel time of a message."""
 
     def __init__(self, delay_ms: Callable[[], int] = lambda: 0, rules: Rules | None = None) -> None:
         self.rules = rules or Rules(herder_id="h1", balance_delay_ms=500)
@@ -51,34 +51,34 @@ class World:
         self.store_down = False
         #: channels whose messages are lost.
         self.silent: set[object] = set()
-        #: what a herder sent to the config store arrives although it died meanwhile.
+        #: a herder's messages to the config store arrive although it died meanwhile.
         self.writes_outlive = False
-        #: when each connector was asked for task configs.
+        #: times of the task-config requests to each connector.
         self.asked_ms: dict[str, list[int]] = {}
-        #: what a herder's writes to the status store are refused with.
+        #: the error for a herder's writes to the status store.
         self.status_store_error: HerdmeshError | None = None
-        #: whether what workers write to the status store is lost.
+        #: workers' writes to the status store are lost.
         self.statuses_lost = False
         self.puts_count = 0
-        #: how much longer than other messages a herder's writes to the status store travel.
+        #: extra travel time of a herder's writes to the status store.
         self.status_delay_ms = 0
-        #: how much longer than others the herder's writes to the config store take.
+        #: extra travel time of the herder's writes to the config store.
         self.config_delay_ms = 0
-        #: how much longer than their status writes what workers say over their sessions travels.
+        #: extra travel time of workers' reports over their sessions, compared with their status writes.
         self.report_delay_ms = 0
-        #: what a herder wrote into the status store, in order.
+        #: statuses that a herder wrote, in order.
         self.told: list[tuple[UnitId, RunState, RestartNote | None]] = []
-        #: sessions the herder gave up, whether their workers know it or not.
+        #: sessions that the herder closed, whether their workers know it or not.
         self.closed: set[int] = set()
-        #: what was told to stop over which session, and not to start again.
+        #: units with a stop command, by session, and no start after it.
         self.stopping: set[tuple[int | None, UnitId]] = set()
         self.fenced_ms: dict[tuple[str, int | None], int] = {}
         self.generations_per_block = 1_000
-        #: whether the config store reserves more generations for a leader that asks.
+        #: the config store reserves more generations on request.
         self.reserves = True
         #: generations below this belong to some leader.
         self.spent = 1
-        #: the limits that leaders wanted raised, in order.
+        #: the limits that leaders asked the store to raise, in order.
         self.reserved: list[int] = []
         #: offsets written, by connector, in order: by workers, and by the store with a connector.
         self.offsets = self.config.offsets
@@ -94,10 +94,10 @@ class World:
         self._status_offset = 0
         self._reign = 0
 
-    # --- what tests do
+    # --- actions of tests
 
     def lead(self) -> None:
-        """A new herder process is elected: it reads both stores and begins. Workers dial in on their own."""
+        """Elect a new herder process: it reads both stores and begins. Workers dial in on their own."""
         self._reign += 1
         self._end_sessions()
         self.herder = Herder(self.rules)
@@ -108,7 +108,7 @@ class World:
         self._grant()
 
     def lead_blind(self) -> None:
-        """As `lead`, but the status store cannot be read."""
+        """Like `lead`, but the status store cannot be read."""
         self._reign += 1
         self._end_sessions()
         self.herder = Herder(self.rules)
@@ -125,32 +125,32 @@ class World:
         self.post(ev.LeadershipGranted(self.config.epoch, first, self.spent, 10**12, self.rules.herder_id, "here:1"))
 
     def regain(self) -> None:
-        """The same herder, which had lost its epoch, is granted it again, as after a fail-over of the config store."""
+        """Grant the same herder its lost epoch again, as after a fail-over of the config store."""
         first = self.spent - self.generations_per_block
         self.post(ev.LeadershipGranted(self.config.epoch, first, self.spent, 10**12, self.rules.herder_id, "here:1"))
         self.run()
 
     def tell_late(self, worker: Worker, unit: UnitId) -> None:
-        """What a worker last wrote to the status store arrives there now."""
+        """Deliver a worker's last status write to the status store now."""
         held = worker.held[unit]
         self._status(worker, ev.UnitReported(0, unit, held.assignment, held.state, held.failure))
         self.run()
 
     def reserve(self, count: int) -> None:
-        """The config store gives the leader's epoch more generations."""
+        """Give the leader's epoch more generations."""
         self.spent += count
         reserved = ev.GenerationsReserved(self.config.epoch, self.spent)
         self._later("campaign", lambda: self._handle(reserved), self._reign)
 
     def kill_herder(self) -> None:
-        """The herder's process is gone; workers notice and go on."""
+        """Kill the herder's process; workers notice and run on."""
         self._reign += 1
         self._end_sessions()
         self.herder = Herder(self.rules)
         self.role = "dead"
 
     def worker(self, name: str, plugins: tuple[Plugin, ...] = (SINK, SOURCE)) -> Worker:
-        """A new worker dials in."""
+        """Let a new worker dial in."""
         worker = self.workers[name] = Worker(name, self, plugins)
         self._leases[name] = self.now + 6_000
         worker.dial()
@@ -158,7 +158,7 @@ class World:
         return worker
 
     def share(self) -> None:
-        """Let the time pass after which what runs is shared with workers that joined, and the moves of that."""
+        """Advance the time until balance has given joined workers their share."""
         self.advance(self.rules.balance_delay_ms + 1_500)
         for _ in range(100):
             if not any("than its share" in worker.reason for worker in self.herder.workers()):
@@ -167,14 +167,14 @@ class World:
         raise AssertionError(f"no balance: {self.herder.workers()}")
 
     def kill(self, name: str) -> None:
-        """A worker's process dies; its stream breaks."""
+        """Kill a worker's process; its stream breaks."""
         worker = self.workers[name]
         worker.alive = False
         worker.held.clear()
         self.hang_up(worker)
 
     def revive(self, name: str) -> Worker:
-        """The process starts again, with empty hands."""
+        """Start the worker's process again, without units."""
         worker = self.workers[name]
         worker.alive, worker.life, worker.session, worker.released = True, worker.life + 1, None, False
         worker.draining = False
@@ -183,14 +183,14 @@ class World:
         return worker
 
     def hang_up(self, worker: Worker) -> None:
-        """The stream breaks; a living worker dials again at its next heartbeat."""
+        """Break the stream; a living worker dials again at its next heartbeat."""
         session, worker.session = worker.session, None
         if session is not None:
             self._sessions.pop(session, None)
             self._later(("in", session), lambda: self._handle(ev.StreamBroken(session)), self._reign)
 
     def fail(self, worker: Worker, unit: UnitId, failure: Failure) -> None:
-        """A unit fails where it runs."""
+        """Fail a unit on its worker."""
         held = worker.held[unit]
         held.state, held.failure = RunState.FAILED, failure
         assert worker.session is not None
@@ -198,26 +198,26 @@ class World:
         self.run()
 
     def fail_unheard(self, worker: Worker, unit: UnitId, failure: Failure) -> None:
-        """A unit fails while nobody leads: its worker can only write it down."""
+        """Fail a unit while nobody leads: its worker can only write its status."""
         held = worker.held[unit]
         held.state, held.failure = RunState.FAILED, failure
         self._status(worker, ev.UnitReported(0, unit, held.assignment, RunState.FAILED, failure))
 
     def give_up(self, worker: Worker, unit: UnitId) -> None:
-        """A worker gives a unit up unasked."""
+        """Have a worker release a unit unasked."""
         held = worker.held.pop(unit)
         assert worker.session is not None
         worker.say(ev.UnitReported(worker.session, unit, held.assignment, RunState.UNASSIGNED))
         self.run()
 
     def call(self, request: Request, options: WriteOptions | None = None, timeout_ms: int = 5_000) -> int:
-        """Call and return the number the answer will be under."""
+        """Call, and return the number of the answer."""
         number = next(self._numbers)
         self.post(ev.RequestReceived(number, request, options or WriteOptions(), self.now + timeout_ms))
         return number
 
     def ask(self, request: Request, options: WriteOptions | None = None) -> Answer:
-        """Call, run, and return the answer. Raises the error it is answered with."""
+        """Call, run, and return the answer. Raises an error that is the answer."""
         number = self.call(request, options)
         self.run()
         answer = self.answers[number]
@@ -229,7 +229,7 @@ class World:
         self._later("post", lambda: self._handle(event), self._reign)
 
     def run(self) -> None:
-        """Deliver everything that is on its way now or, with delays, within the next seconds of quiet time."""
+        """Deliver every message that is due now."""
         while self._queue and self._queue[0][0] <= self.now:
             _, _, deliver = heapq.heappop(self._queue)
             deliver()
@@ -251,7 +251,7 @@ class World:
             if self.now >= end and not (self._queue and self._queue[0][0] <= end):
                 return
 
-    # --- what workers and stores do
+    # --- workers and stores
 
     def new_session(self, worker: Worker) -> int:
         number = next(self._numbers)
@@ -278,7 +278,7 @@ class World:
         self.took_over(start.unit, mine.state)
 
     def took_over(self, unit: UnitId, state: RunState) -> None:
-        """A task that runs has initialised its id, which fences every earlier owner; a paused one has not."""
+        """Note that a running task has initialised its id, which fences every earlier owner; a paused one has not."""
         if unit.task is not None and state is RunState.RUNNING:
             self.fenced_ms[unit.connector, unit.task] = self.now
 
@@ -287,7 +287,7 @@ class World:
         return self.tasks_of(connector, self.config.entries[connector].config)
 
     def tasks_of(self, connector: str, config: Properties) -> tuple[tuple[Properties, ...], Failure | None]:
-        """What the connector would make of a config, or why it cannot."""
+        """The task configs that the connector creates from a config, or its failure."""
         failure = self.task_failures.get(connector)
         if failure is not None:
             return (), failure
@@ -298,7 +298,7 @@ class World:
         return [Lease(name, self.workers[name].incarnation, until > self.now) for name, until in self._leases.items()]
 
     def running(self) -> dict[UnitId, list[str]]:
-        """Who runs what, by the workers' own account."""
+        """The workers that hold each unit, by the workers' own records."""
         found: dict[UnitId, list[str]] = {}
         for worker in self.workers.values():
             for unit in worker.held:
@@ -306,7 +306,7 @@ class World:
         return found
 
     def placed(self, kind: str = "tasks") -> dict[str, int]:
-        """How many connectors or tasks each living worker has."""
+        """The number of connectors or tasks of each living worker."""
         return {
             worker.id: sum(1 for unit in worker.held if (unit.task is None) == (kind == "connectors"))
             for worker in self.workers.values()
@@ -314,14 +314,14 @@ class World:
         }
 
     def check(self) -> None:
-        """No unit is in two hands that both listen; no two tasks of one connector run as parts of different sets."""
+        """Check that no two reachable workers hold one unit, and that tasks of one connector belong to one set."""
         reachable = [worker for worker in self.workers.values() if worker.reachable and not worker.stop_silently]
         hands: dict[UnitId, str] = {}
         sets: dict[str, str] = {}
         for worker in reachable:
             for unit, held in worker.held.items():
                 if (worker.session, unit) in self.stopping:
-                    continue  # two claimed it, this one lost, and will hear so
+                    continue  # two claimed it; this one lost, and its stop is on the way
                 assert hands.setdefault(unit, worker.id) == worker.id, f"{unit} is on {worker.id} and {hands[unit]}"
                 if unit.task is not None:
                     assert sets.setdefault(unit.connector, held.task_set) == held.task_set, f"mixed: {unit.connector}"
@@ -355,7 +355,7 @@ class World:
             case ins.ViewsChanged():
                 pass
             case ins.RenewEpoch(give_up=False):
-                pass  # the lease ended: a test grants leadership again by itself
+                pass  # the lease ended: a test grants leadership again itself
             case ins.RenewEpoch():
                 self._later("renew", self.lead)
             case ins.ReserveGenerations(above=above):
@@ -425,7 +425,7 @@ class World:
         said = self._said.get((worker.incarnation, event.unit))
         self._said[worker.incarnation, event.unit] = event.state
         if event.state is RunState.UNASSIGNED and said is RunState.FAILED:
-            return  # a failure stays readable after its unit is given up
+            return  # a failure stays readable after its unit is released
         held = worker.held.get(event.unit)
         status = StatusEntry(
             event.unit,
@@ -452,7 +452,7 @@ class World:
         self._later("statuses", lambda: self._handle(ev.StatusPut(stored)), self._reign)
 
     def _put_status(self, wanted: ins.PutStatus) -> None:
-        """Each change over exactly the record it names, as the status store does."""
+        """Write each change over exactly the record that it names, as the status store does."""
         self.puts_count += 1
         if self.status_store_error is not None:
             failed = ev.WriteFailed(wanted.op, self.status_store_error)
@@ -482,7 +482,7 @@ class World:
         self._later("statuses", lambda: self._handle(ev.WriteDone(wanted.op)), self._reign)
 
     def _beat(self) -> None:
-        """Every worker heartbeats, or dials in again; leases run."""
+        """Have every worker send a heartbeat, or dial in again; renew leases."""
         before = self.leases()
         for worker in self.workers.values():
             if worker.alive and not worker.frozen and not worker.released:
@@ -496,7 +496,7 @@ class World:
             self.post(ev.LeasesChanged(self.leases()))
 
     def _later(self, channel: object, deliver: Callable[[], None], reign: int | None = None, more_ms: int = 0) -> None:
-        """Deliver after a delay, in the order of the channel; dropped when its herder's reign is over by then."""
+        """Deliver after a delay, in the order of the channel; dropped when its herder leads no more by then."""
 
         def if_still() -> None:
             if channel not in self.silent and (reign is None or reign == self._reign):
@@ -514,5 +514,5 @@ def sink(tasks: int = 2, **more: str) -> Mapping[str, str]:
 
 FENCED = Failure("another owner took over", error_class=ErrorClass.FENCED)
 BROKEN = Failure("it broke", "Traceback", ErrorClass.FATAL)
-"""Not restarted by itself: the same input would fail again."""
+"""A failure without automatic restarts: the same input would fail again."""
 FLAKY = Failure("it broke this time", "Traceback", ErrorClass.UNKNOWN)

@@ -1,7 +1,6 @@
-"""How a worker of the herder's test world answers questions that are about no unit: plugins, plans, loggers, offsets.
+"""Replies of a worker of the herder's test world to commands that are about no unit: plugins, plans, loggers, offsets.
 
-Owns the rules of these answers as far as a herder sees them. What is wrong with a question makes a failure, as in a
-real worker.
+Owns the rules of these replies as far as a herder sees them. A wrong command makes a failure, as in a real worker.
 """
 
 from __future__ import annotations
@@ -23,10 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Answers:
-    """What one worker answers from. `mute` = it hears questions and says nothing."""
+    """State from which one worker replies. `mute` = it receives commands and does not reply."""
 
     levels: dict[str, str] = field(default_factory=lambda: {"root": "INFO"})
-    #: of the newest level for the cluster that it was told, and what each level changed, by revision and request id.
+    #: of the newest cluster-wide level that it was sent, and the loggers that each level changed, by revision and
+    #: request id.
     logger_revision: Revision | None = None
     levels_set: dict[Revision | str, list[str]] = field(default_factory=dict[Revision | str, list[str]])
     level_failure: Failure | None = None
@@ -34,16 +34,16 @@ class Answers:
     offset_failure: Failure | None = None
     read_failure: Failure | None = None
     offset_uncertain: bool = False
-    #: it writes offsets that it is to prepare, as in standalone mode.
+    #: it writes offsets in the prepare step, as in standalone mode.
     has_offset_file: bool = False
-    #: it changes offsets and does not live to tell.
+    #: it changes offsets and dies before its reply.
     dies_after_writing: bool = False
     letters_failure: Failure | None = None
     asked: list[qu.WorkerCommand] = field(default_factory=list[qu.WorkerCommand])
     ids: list[str] = field(default_factory=list[str])
 
     def reply(self, world: World, reply: ev.CommandReplied, question: qu.WorkerCommand) -> ev.CommandReplied | None:
-        """None when there is no answer."""
+        """The reply; None when there is none."""
         self.asked.append(question)
         self.ids.append(reply.command_id)
         if self.mute:
@@ -85,7 +85,7 @@ class Answers:
                 raise AssertionError(f"nobody answers {question}")
 
     def _set_level(self, question: qu.SetLogger) -> list[str]:
-        """What changed, now or when it was asked first, as `herdmesh.worker.state.levels` has it."""
+        """The loggers that changed, now or at the first such command, as in `herdmesh.worker.state.levels`."""
         logger, level, revision = question.logger, question.level, question.revision
         known = self.levels_set.get(question.request_id)
         if known is None and revision is not None and self.logger_revision is not None:
@@ -101,12 +101,12 @@ class Answers:
         return changed
 
     def restarted(self) -> None:
-        """The process has levels of its own no more, and knows of none."""
+        """A new process begins with default levels and without memory of earlier ones."""
         self.levels, self.logger_revision, self.levels_set = {"root": "INFO"}, None, {}
 
 
 def made_tasks(config: Properties, count: int) -> tuple[Properties, ...]:
-    """What the test connector makes: `shape` shows in each task config, so that it can differ with equal counts."""
+    """Task configs of the test connector: `shape` is in each, so that they can differ with equal counts."""
     shape = {"shape": str(config["shape"])} if "shape" in config else {}
     return tuple({"task.class": "x", "part": str(task), **shape} for task in range(count))
 

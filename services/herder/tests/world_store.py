@@ -1,6 +1,6 @@
-"""The config store of the herder's test world: its rules, as far as a herder sees them.
+"""Config store of the herder's test world: its rules, as far as a herder sees them.
 
-Owns entries, revisions and who may write what. Invariant: every change is one revision.
+Owns entries, revisions and the check of epochs. Invariant: every change is one revision.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def revision(offset: int) -> Revision:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a write changed: names of entries, and the flags of a restart record; and what its answer tells besides."""
+    """Effect of a write: names of changed entries, the flags of a restart record, and the rest of its response."""
 
     names: tuple[str, ...] = ()
     created: bool = False
@@ -42,7 +42,7 @@ class Outcome:
 
 
 def _asked(wanted: ins.Write) -> object:
-    """What of a write tells a retry from another request."""
+    """The part of a write that distinguishes a retry from another request."""
     match wanted:
         case ins.PutConfig():
             return (wanted.connector, wanted.config if wanted.patch is None else wanted.patch, wanted.initial_target)
@@ -59,7 +59,7 @@ def _asked(wanted: ins.Write) -> object:
 
 
 class ConfigStore:
-    """The config store's rules, as far as a herder sees them."""
+    """Rules of the config store, as far as a herder sees them."""
 
     def __init__(self) -> None:
         self.entries: dict[str, ConnectorEntry] = {}
@@ -68,26 +68,26 @@ class ConfigStore:
         self.incarnations = itertools.count(1)
         #: request ids of the writes that changed something, in order.
         self.applied: list[str] = []
-        #: request ids that are too old to tell of, remembered or not.
+        #: request ids that have expired, known or not.
         self.expired: set[str] = set()
-        #: by request id: what was asked, and the first outcome.
+        #: by request id: the request, and its first outcome.
         self.outcomes: dict[str, tuple[object, Outcome]] = {}
         self.commits: list[str] = []
         self.counts: list[tuple[str, int]] = []
         #: algorithm, size in bytes and time of every session key.
         self.keys: list[tuple[str, int, int]] = []
         self.loggers: dict[str, ClusterLevel] = {}
-        #: changes of offsets that are the last of what was done to their connectors: request ids by connector.
+        #: changes of offsets after which nothing else was done to their connectors: request ids by connector.
         self.begun: dict[str, str] = {}
         #: every change of offsets that was begun, in order.
         self.beginnings: list[ins.RecordOffsets] = []
         #: offsets written, by connector, in order.
         self.offsets: dict[str, list[tuple[OffsetEntry, ...]]] = {}
-        #: what Kafka says against offsets that come with a connector.
+        #: Kafka's error for offsets that come with a connector.
         self.offsets_refused = ""
 
     def put_logger(self, logger: str, level: str, request_id: str = "") -> ClusterLevel | None:
-        """Keep a level for the whole cluster, the newest last. None when the request was applied before."""
+        """Store a level for the whole cluster, the newest last. None when the request was applied before."""
         if request_id in self.applied:
             return None
         if request_id:
@@ -101,13 +101,13 @@ class ConfigStore:
         return revision(self.offset)
 
     def put_session_key(self, wanted: ins.RotateSessionKey, now_ms: int) -> None:
-        """Keep a key's facts. Raises as the store does."""
+        """Store a key's kind and time. Raises as the store does."""
         self._leads(wanted.epoch)
         self.keys.append((wanted.algorithm, wanted.size_bytes, now_ms))
         self.next()
 
     def session_key(self, now_ms: int) -> SessionKey | None:
-        """The key stored last, as told now."""
+        """The key stored last, with its age now."""
         if not self.keys:
             return None
         algorithm, size_bytes, made_ms = self.keys[-1]
@@ -138,7 +138,7 @@ class ConfigStore:
         return outcome
 
     def _ends(self, wanted: ins.Write, first: Outcome) -> bool:
-        """The end of a change of offsets whose beginning is recorded."""
+        """True for the end of a change of offsets whose beginning is recorded."""
         ends = isinstance(wanted, ins.RecordOffsets) and wanted.ended and not wanted.options.retry_only
         return ends and first.offsets is not None and not first.offsets.ended
 

@@ -1,6 +1,6 @@
-"""A worker of the herder's test world: speaks the session protocol, and does what it is told at once.
+"""Worker of the herder's test world: speaks the session protocol, and carries out commands at once.
 
-Owns what it holds. Invariant: a broken stream and a dead herder change nothing of it; only a stop, a welcome that does
+Owns its units. Invariant: a broken stream and a dead herder change nothing of them; only a stop, a welcome that does
 not adopt, and its own death do.
 """
 
@@ -34,7 +34,7 @@ _RUN_STATES = {
 
 @dataclass
 class Held:
-    """A unit as its worker has it."""
+    """A unit on its worker."""
 
     assignment: Assignment
     state: RunState
@@ -45,50 +45,50 @@ class Held:
     since_ms: int = 0
     note: RestartNote | None = None
     commit_scope: CommitScope | None = None
-    """As it was told; it is in every status that it writes, until it commits."""
+    """As it was sent with the start; it is in every status of the unit, until its next commit."""
 
     @property
     def task_set(self) -> str:
-        """Which task set it belongs to: incarnation and generation."""
+        """Its task set: incarnation and task set version."""
         return f"{self.assignment.incarnation}/{self.assignment.task_digest.partition(':')[0]}"
 
 
 @dataclass
 class Worker:
-    """A worker that does what it is told at once (the world's delays make it slow)."""
+    """A worker that carries out commands at once (the world's delays make it slow)."""
 
     id: str
     world: World
     plugins: tuple[Plugin, ...] = (SINK, SOURCE)
     life: int = 1
     alive: bool = True
-    #: does not hear and is not heard, but runs on; what its stream brings meanwhile waits.
+    #: neither receives nor sends, but runs on; messages on its stream wait.
     frozen: bool = False
     session: int | None = None
-    #: the session whose welcome was heard: only then does the worker do what this leader wants.
+    #: the session of the last welcome: only after it does the worker follow this leader.
     welcomed: int | None = None
     backlog: list[ins.Send] = field(default_factory=list[ins.Send])
     held: dict[UnitId, Held] = field(default_factory=dict[UnitId, Held])
     epoch_max: int = 0
     stop_silently: bool = False
-    #: whether it never says that what it was told to start has started.
+    #: it never reports the start of a unit.
     start_silently: bool = False
-    #: what it is giving up right now, told or by itself.
+    #: units that it is releasing now, on command or by itself.
     stopping: set[UnitId] = field(default_factory=set[UnitId])
     draining: bool = False
     released: bool = False
-    #: whether it says in its hello that it leaves.
+    #: its hello says that it leaves.
     leaving: bool = False
-    #: what is in its plugin folders and cannot be used; None = it has no plugin folders.
+    #: plugins in its folders that cannot be used; None = it has no plugin folders.
     refused: tuple[RefusedPlugin, ...] | None = None
-    #: plugins it finds when it is asked to validate.
+    #: plugins it finds when it has to validate.
     installed_late: tuple[Plugin, ...] = ()
     fail_starts: Failure | None = None
     fence_failure: Failure | None = None
-    #: the kind of questions it does not answer for now, and those that wait.
+    #: the kind of commands to which it does not reply for now, and the waiting ones.
     deaf_to: type | None = None
     unanswered: list[ins.Send] = field(default_factory=list[ins.Send])
-    #: whether it takes a welcome for granted, and keeps what was not adopted: a worker that stops nothing in time.
+    #: it keeps units that a welcome did not adopt: a worker that does not stop in time.
     keeps_all: bool = False
     fences: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     log: list[str] = field(default_factory=list[str])
@@ -99,7 +99,7 @@ class Worker:
         return f"{self.id}-life-{self.life}"
 
     def dial(self) -> None:
-        """Open a session with whoever leads."""
+        """Open a session with the leader."""
         if not self.alive or self.frozen or self.released:
             return
         self.session = self.world.new_session(self)
@@ -127,17 +127,17 @@ class Worker:
 
     @property
     def reachable(self) -> bool:
-        """In a leader's hands: what it holds, it holds because this leader said so."""
+        """True when its units are those that the current leader gave or adopted."""
         welcomed = self.session is not None and self.welcomed == self.session
         return self.alive and not self.frozen and welcomed and self.session not in self.world.closed
 
     def leave(self) -> None:
-        """It is told to stop, and says so to the leader."""
+        """Tell the leader that this worker stops."""
         assert self.session is not None
         self.say(ev.WorkerLeft(self.session))
 
     def thaw(self) -> None:
-        """Go on where it stood: hear what waited, or find the stream gone."""
+        """Continue: handle the waiting messages, or find the stream gone."""
         self.frozen = False
         backlog, self.backlog = self.backlog, []
         for sent in backlog:
@@ -192,7 +192,7 @@ class Worker:
                 if reply is not None and command_id:
                     self.say(reply)
             case messages.Heartbeat() | messages.SetRate():
-                pass  # nothing moves here that could be limited
+                pass  # no records move here, so no rate is limited
             case messages.Released():
                 self.released = True
 

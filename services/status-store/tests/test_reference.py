@@ -46,7 +46,7 @@ other file.
 | 6 | a worker: RUNNING, PAUSED, UNASSIGNED, FAILED of its tasks | tasks test_pause_and_resume_in_place |
 | 6 | a task that fails while it is stopped is UNASSIGNED | tasks test_a_failure_while_stopping_counts_as_its_stop |
 | 6 | a task is never STOPPED | service test_malformed_puts_name_the_field |
-| 6 | the leader removes statuses of deleted connectors | lifecycle test_delete_stops_everything_then_removes_statuses |
+| 6 | the leader removes statuses of deleted connectors | lifecycle test_a_delete_stops_all_units_and_then_removes_statuses |
 | 6 | ... and tasks above the count | lifecycle test_statuses_of_a_shrunk_set_are_removed |
 | 6 | flush before a rebalance | not ours: no rebalances, and nothing to flush |
 | 6.1 | active topics are recorded and removed | service test_deleting_a_connectors_statuses |

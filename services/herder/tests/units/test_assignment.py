@@ -50,7 +50,9 @@ def _without_a_taker(
 
 
 @given(placements())
-def test_balanced_within_one_and_everything_placed(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+def test_loads_differ_by_at_most_one_and_every_unit_is_placed(
+    case: tuple[list[str], list[UnitId], dict[UnitId, str]],
+) -> None:
     workers, units, previous = case
     places = apply(units, previous, assign(workers, dict.fromkeys(units, workers), previous))
     assert set(places) == set(units)
@@ -59,7 +61,7 @@ def test_balanced_within_one_and_everything_placed(case: tuple[list[str], list[U
 
 
 @given(placements())
-def test_fewest_moves(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+def test_an_assignment_has_the_fewest_moves(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
     workers, units, previous = case
     moves = assign(workers, dict.fromkeys(units, workers), previous)
     moved = sum(1 for move in moves if move.source in workers)
@@ -71,7 +73,7 @@ def test_fewest_moves(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -
 
 
 @given(st.one_of(placements(), placements().map(_without_a_taker)), st.integers(1, 5))
-def test_some_at_a_time_are_as_few_and_lead_as_far(
+def test_bounded_calls_need_no_more_moves_and_end_balanced(
     case: tuple[list[str], list[UnitId], dict[UnitId, str]], moves_max: int
 ) -> None:
     workers, units, previous = case
@@ -87,7 +89,7 @@ def test_some_at_a_time_are_as_few_and_lead_as_far(
 
 
 @given(placements(), st.randoms(use_true_random=False))
-def test_deterministic_whatever_the_order(
+def test_an_assignment_is_deterministic_in_any_order_of_input(
     case: tuple[list[str], list[UnitId], dict[UnitId, str]], rng: random.Random
 ) -> None:
     workers, units, previous = case
@@ -99,14 +101,14 @@ def test_deterministic_whatever_the_order(
 
 
 @given(placements())
-def test_settled_means_no_more_moves(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+def test_a_balanced_placement_has_no_more_moves(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
     workers, units, previous = case
     places = apply(units, previous, assign(workers, dict.fromkeys(units, workers), previous))
     assert assign(workers, dict.fromkeys(units, workers), places) == []
 
 
 @given(placements())
-def test_a_worker_joining_moves_only_its_share(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+def test_a_joining_worker_moves_only_its_share(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
     workers, units, previous = case
     places = apply(units, previous, assign(workers, dict.fromkeys(units, workers), previous))
     joined = [*workers, "new"]
@@ -116,7 +118,7 @@ def test_a_worker_joining_moves_only_its_share(case: tuple[list[str], list[UnitI
 
 
 @given(placements())
-def test_a_worker_lost_moves_only_what_it_had(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+def test_a_lost_worker_moves_only_its_units(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
     workers, units, previous = case
     places = apply(units, previous, assign(workers, dict.fromkeys(units, workers), previous))
     lost, left = workers[0], workers[1:]
@@ -125,7 +127,9 @@ def test_a_worker_lost_moves_only_what_it_had(case: tuple[list[str], list[UnitId
 
 
 @given(placements())
-def test_without_rebalance_only_the_homeless_move(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+def test_without_rebalance_only_units_without_a_worker_move(
+    case: tuple[list[str], list[UnitId], dict[UnitId, str]],
+) -> None:
     workers, units, previous = case
     moves = assign(workers, dict.fromkeys(units, workers), previous, rebalance=False)
     assert all(move.source not in workers for move in moves)
@@ -133,7 +137,7 @@ def test_without_rebalance_only_the_homeless_move(case: tuple[list[str], list[Un
 
 
 @given(st.data())
-def test_plugins_limit_who_takes_what(data: st.DataObject) -> None:
+def test_plugins_limit_which_worker_runs_which_unit(data: st.DataObject) -> None:
     workers = WORKERS[: data.draw(st.integers(1, 5))]
     units = units_of(data.draw(st.integers(0, 20)))
     some, place_or_none = st.sets(st.sampled_from(workers)), st.sampled_from([*workers, None])
@@ -150,7 +154,7 @@ def test_plugins_limit_who_takes_what(data: st.DataObject) -> None:
 
 @st.composite
 def small_cases(draw: st.DrawFn) -> tuple[list[str], dict[UnitId, list[str]], dict[UnitId, str]]:
-    """Up to three workers and six units, some of which only some workers can take, some held by who is no more."""
+    """Up to three workers and six units; some units only some workers can run, some are held by gone workers."""
     workers = WORKERS[: draw(st.integers(1, 3))]
     units = units_of(draw(st.integers(0, 6)))
     kinds = draw(st.lists(st.sets(st.sampled_from(workers), min_size=1), min_size=1, max_size=3))
@@ -165,10 +169,12 @@ def small_cases(draw: st.DrawFn) -> tuple[list[str], dict[UnitId, list[str]], di
 def test_no_placement_is_more_even_nor_as_even_with_fewer_moves(
     case: tuple[list[str], dict[UnitId, list[str]], dict[UnitId, str]],
 ) -> None:
-    """Against every placement there is: the squares of the loads first, then how many units leave their place."""
+    """Against every possible placement: the squares of the loads first, then the number of units that leave their
+    worker.
+    """
     workers, able, previous = case
 
-    #: in the order of `able`; None = it leaves nobody by being moved.
+    #: in the order of `able`; None = no worker loses it by a move.
     stays = [place if (place := previous.get(unit)) in takers else None for unit, takers in able.items()]
 
     def cost(places: Sequence[str]) -> tuple[int, int]:
@@ -180,7 +186,7 @@ def test_no_placement_is_more_even_nor_as_even_with_fewer_moves(
 
 
 @given(placements(), st.sets(st.sampled_from(WORKERS)))
-def test_nothing_stays_or_goes_where_nobody_takes_work(
+def test_units_stay_and_go_only_on_workers_that_take_work(
     case: tuple[list[str], list[UnitId], dict[UnitId, str]], draining: set[str]
 ) -> None:
     workers, units, previous = case
@@ -190,14 +196,14 @@ def test_nothing_stays_or_goes_where_nobody_takes_work(
     assert set(places) == (set(units) if takers else set())
 
 
-def test_a_unit_that_no_worker_can_take() -> None:
+def test_a_unit_that_no_worker_can_run_has_no_target() -> None:
     unit = UnitId("c", 0)
     assert assign(["w0"], {unit: []}, {}) == []
     assert assign([], {unit: ["w0"]}, {unit: "w0"}) == [Move(unit, "w0", None)]
 
 
-def test_a_chain_of_moves_frees_the_only_worker_that_can() -> None:
-    # a can run on w0 only; b can run anywhere and sits on w0 with it: b must make room though w1 holds c.
+def test_a_chain_of_moves_frees_the_only_able_worker() -> None:
+    # a can run on w0 only; b can run anywhere and is on w0 with it: b must make room though w1 holds c.
     units = {
         UnitId("a", 0): ["w0"],
         UnitId("a", 1): ["w0"],

@@ -39,7 +39,7 @@ def mesh(workers: int = 2, connectors: int = 6, tasks: int = 4, rules: Rules = R
 
 
 class Starts:
-    """What was started since."""
+    """Starts since its creation."""
 
     def __init__(self, world: World) -> None:
         self._world, self._before = world, len(world.starts)
@@ -58,7 +58,7 @@ def reason(world: World, name: str) -> str:
     return view.reason
 
 
-def test_a_worker_is_killed_and_returns_at_1820_units_and_only_its_own_units_restart() -> None:
+def test_a_killed_worker_of_1820_units_restarts_only_its_own_units() -> None:
     """910 move once. The replacement dials in 7 s later, and gets its share when the mesh has been calm for a minute,
     at most ten at a time."""
     world = _large()
@@ -90,7 +90,7 @@ def _large() -> World:
     """364 connectors of four tasks: 1,820 units on two workers."""
     world = World(rules=Rules(herder_id="h1"))
     world.generations_per_block = 100_000
-    world.check = lambda: None  # quadratic, and another test's
+    world.check = lambda: None  # quadratic, and covered by other tests
     world.lead()
     world.worker("w1")
     world.worker("w2")
@@ -110,7 +110,7 @@ def _stopping(world: World) -> int:
     )
 
 
-def test_workers_that_are_restarted_one_after_the_other_touch_nobody_elses_units() -> None:
+def test_a_rolling_restart_of_workers_moves_only_their_own_units() -> None:
     world = mesh(workers=3, connectors=12)
     for name in ("w1", "w2", "w3"):
         had, starts = on(world, name), Starts(world)
@@ -123,7 +123,7 @@ def test_workers_that_are_restarted_one_after_the_other_touch_nobody_elses_units
         assert starts.units() == Counter(had), name
 
 
-def test_a_drained_worker_that_is_undrained_gets_its_share_later() -> None:
+def test_an_undrained_worker_gets_its_share_after_the_delay() -> None:
     world = mesh(workers=2)
     had, starts = on(world, "w1"), Starts(world)
     world.ask(DrainWorker("w1"))
@@ -137,7 +137,7 @@ def test_a_drained_worker_that_is_undrained_gets_its_share_later() -> None:
     assert len(starts.units() - Counter(had)) == 15, "three connectors and twelve tasks for balance"
 
 
-def test_a_worker_that_comes_and_goes_holds_balance_up() -> None:
+def test_a_worker_that_comes_and_goes_delays_balance() -> None:
     world = mesh(workers=2)
     world.worker("w3")
     starts = Starts(world)
@@ -151,7 +151,7 @@ def test_a_worker_that_comes_and_goes_holds_balance_up() -> None:
     assert world.placed() == {"w1": 8, "w2": 8, "w3": 8}
 
 
-def test_a_worker_whose_stream_breaks_for_a_moment_begins_the_delay_anew() -> None:
+def test_a_broken_stream_begins_the_balance_delay_anew() -> None:
     world = mesh(workers=2)
     world.worker("w3")
     starts = Starts(world)
@@ -162,7 +162,7 @@ def test_a_worker_whose_stream_breaks_for_a_moment_begins_the_delay_anew() -> No
     assert reason(world, "w3").endswith(" s more")
 
 
-def test_balance_waits_for_starts_under_way_and_says_so() -> None:
+def test_balance_waits_for_starts_under_way_and_explains_it() -> None:
     world = mesh(workers=2)
     world.workers["w1"].start_silently = True
     world.ask(CreateConnector("slow", sink(2)))
@@ -172,11 +172,11 @@ def test_balance_waits_for_starts_under_way_and_says_so() -> None:
     assert "once no start or stop is under way" in reason(world, "w3")
     world.advance(20_000)
     assert starts.units() == Counter()
-    world.advance(300_000)  # it never comes up, and holds nobody up for ever
+    world.advance(300_000)  # it never comes up, and delays balance only for a bounded time
     assert starts.units()
 
 
-def test_a_new_leader_begins_the_delay_anew() -> None:
+def test_a_new_leader_begins_the_balance_delay_anew() -> None:
     world = mesh(workers=2)
     world.worker("w3")
     starts = Starts(world)
@@ -191,7 +191,7 @@ def test_a_new_leader_begins_the_delay_anew() -> None:
 
 @pytest.mark.parametrize(("threshold", "moves"), [(5, False), (1, True)])
 def test_a_gain_below_the_threshold_moves_nothing(threshold: int, *, moves: bool) -> None:
-    """Of 44 tasks and 42 one would move: it is 2.3 % of what its worker has."""
+    """With 44 tasks and 42 one would move, which is 2.3 % of its worker's tasks."""
     world = mesh(workers=2, connectors=42, tasks=2, rules=replace(RULES, balance_threshold_percent=threshold))
     for number in range(4):
         world.ask(CreateConnector(f"one-{number}", sink(1)))
@@ -204,7 +204,7 @@ def test_a_gain_below_the_threshold_moves_nothing(threshold: int, *, moves: bool
     assert bool(starts.units()) is moves
 
 
-def test_balance_that_is_disabled_says_so_and_moves_nothing() -> None:
+def test_disabled_balance_moves_nothing_and_explains_it() -> None:
     world = mesh(workers=2, rules=replace(RULES, balance_enabled=False))
     starts = Starts(world)
     world.worker("w3")
@@ -222,7 +222,7 @@ def test_new_units_fill_an_uneven_mesh_at_once() -> None:
     assert sorted(world.placed().values()) == [10, 11, 11]
 
 
-def test_a_worker_with_plugins_that_nobody_else_has_is_no_reason_to_balance() -> None:
+def test_a_worker_with_other_plugins_is_no_reason_to_balance() -> None:
     world = World(rules=Rules(herder_id="h1", balance_delay_ms=500))
     world.lead()
     world.worker("w1", (SINK, SOURCE))
@@ -266,7 +266,7 @@ def test_a_move_for_balance_has_that_reason() -> None:
     assert set(stops) == {"moves to w2 for balance"}
 
 
-def test_workers_that_come_up_together_share_from_the_beginning() -> None:
+def test_workers_that_start_together_share_units_from_the_beginning() -> None:
     world = World(rules=replace(RULES, initial_delay_ms=1_000))
     world.lead()
     for number in range(3):
@@ -298,7 +298,7 @@ def test_the_first_worker_waits_for_others_for_a_bounded_time() -> None:
     assert world.starts
 
 
-def test_a_worker_that_joins_where_something_runs_waits_for_nobody() -> None:
+def test_a_worker_that_joins_a_running_mesh_waits_for_no_other() -> None:
     world = mesh(workers=1, rules=replace(RULES, initial_delay_ms=1_000))
     world.advance(3_000)
     since = len(world.starts)
@@ -307,8 +307,8 @@ def test_a_worker_that_joins_where_something_runs_waits_for_nobody() -> None:
     assert len(world.starts) - since == 5
 
 
-def test_what_was_placed_of_late_moves_when_it_has_been_there_for_the_delay() -> None:
-    """Uneven for the delay, but everything that could move was restarted in place a moment ago."""
+def test_recently_placed_units_move_after_the_delay() -> None:
+    """Uneven for the delay, but every unit that could move was restarted in place a moment ago."""
     world = mesh(workers=1)
     world.worker("w2")
     world.advance(DELAY_MS - 5_000)

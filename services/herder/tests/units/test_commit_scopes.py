@@ -1,7 +1,8 @@
-"""What tasks are told of earlier commits: of all numbers of their connector, because partitions move between numbers.
+"""Commit scopes that tasks start with: earlier commits of all numbers of their connector, because partitions move
+between numbers.
 
-Owns the leader's side: which statuses count, how long they stay, what a leader change leaves of them. What a run does
-with a scope is tested with the engine (`libs/core/tests/engine/sink/test_sink_loop.py`).
+Owns the leader's side: which statuses count, how long they stay, and what remains after a leader change. A run's use of
+a scope is tested with the engine (`libs/core/tests/engine/sink/test_sink_loop.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def world() -> World:
 
 
 def commit(world: World, task: int, scope: CommitScope) -> None:
-    """The task commits, and says so."""
+    """Have the task commit and write its status."""
     unit = UnitId("a", task)
     for worker in world.workers.values():
         if unit in worker.held:
@@ -52,7 +53,7 @@ def commit(world: World, task: int, scope: CommitScope) -> None:
 
 
 def told(world: World) -> dict[int, CommitScope | None]:
-    """What each task was told at its last start."""
+    """The scope that each task got at its last start."""
     return {start.unit.task: start.commit_scope for _, start in world.starts if start.unit.task is not None}
 
 
@@ -60,7 +61,7 @@ def named(scope: CommitScope | None) -> set[str]:
     return set() if scope is None else {*scope.topics, *scope.elsewhere}
 
 
-def test_a_bigger_set_knows_what_every_number_committed(world: World) -> None:
+def test_a_larger_set_knows_the_commits_of_every_number(world: World) -> None:
     world.ask(CreateConnector("a", sink(2)))
     commit(world, 0, ORDERS)
     commit(world, 1, USERS)
@@ -73,7 +74,7 @@ def test_a_bigger_set_knows_what_every_number_committed(world: World) -> None:
     }
 
 
-def test_what_a_removed_number_committed_outlives_its_status_and_a_leader(world: World) -> None:
+def test_commits_of_a_removed_number_outlive_its_status_and_its_leader(world: World) -> None:
     world.ask(CreateConnector("a", sink(3)))
     commit(world, 0, ORDERS)
     commit(world, 2, USERS)
@@ -89,7 +90,7 @@ def test_what_a_removed_number_committed_outlives_its_status_and_a_leader(world:
     assert all(named(scope) == {"orders", "users"} for scope in told(world).values())
 
 
-def test_what_a_removed_number_committed_stays_while_nobody_may_take_the_others(world: World) -> None:
+def test_commits_of_a_removed_number_stay_until_the_other_tasks_have_started(world: World) -> None:
     world.ask(CreateConnector("a", sink(2)))
     commit(world, 0, ORDERS)
     commit(world, 1, USERS)
@@ -109,7 +110,7 @@ def test_what_a_removed_number_committed_stays_while_nobody_may_take_the_others(
 
 
 def fails(world: World) -> None:
-    """Its task configs cannot be made, until its config is put right."""
+    """Task configs cannot be created until the config is corrected."""
     world.task_failures["a"] = Failure("no such file", error_class=ErrorClass.BAD_CONFIG)
     world.ask(SetTarget("a", TargetState.STARTED))
     world.advance(10_000)
@@ -122,7 +123,7 @@ def is_paused(world: World) -> None:
 
 
 def finds_no_worker(world: World) -> None:
-    """All drain, and a restart takes it from the one that kept it (seed 7259 of the mesh's stories)."""
+    """All workers drain, and a restart takes the connector from its worker (seed 7259 of the mesh's stories)."""
     world.ask(DrainWorker("w1"))
     world.ask(DrainWorker("w2"))
     world.ask(RestartConnector("a"))
@@ -152,10 +153,10 @@ def loses_its_workers(world: World) -> None:
 @pytest.mark.parametrize(
     "meanwhile", [fails, is_paused, finds_no_worker, finds_no_worker_and_its_leader_dies, loses_its_workers]
 )
-def test_what_a_stopped_connector_committed_is_told_to_its_next_tasks_whatever_happens_before_they_are_made(
-    world: World, meanwhile: Callable[[World], None]
-) -> None:
-    """Else offsets that are lost meanwhile pass for a first start. What nobody needs then goes."""
+def test_commits_of_a_stopped_connector_reach_its_next_tasks(world: World, meanwhile: Callable[[World], None]) -> None:
+    """Otherwise offsets that are lost meanwhile would look like a first start. Statuses that are no longer needed are
+    removed.
+    """
     world.ask(CreateConnector("a", sink(2)))
     commit(world, 0, ORDERS)
     commit(world, 1, USERS)
@@ -173,7 +174,7 @@ def test_what_a_stopped_connector_committed_is_told_to_its_next_tasks_whatever_h
     assert UnitId("a", 1) not in world.statuses
 
 
-def test_a_connector_that_makes_no_tasks_keeps_no_statuses_of_those_before(world: World) -> None:
+def test_a_connector_without_tasks_keeps_no_statuses_of_earlier_tasks(world: World) -> None:
     world.ask(CreateConnector("a", sink(2)))
     commit(world, 1, USERS)
     world.task_counts["a"] = 0
@@ -183,8 +184,8 @@ def test_a_connector_that_makes_no_tasks_keeps_no_statuses_of_those_before(world
     assert set(world.statuses) == {UnitId("a")}
 
 
-def test_an_earlier_life_of_the_name_does_not_count(world: World) -> None:
-    """Its worker was away when it was deleted, so that its statuses could not go with it."""
+def test_commits_of_an_earlier_incarnation_do_not_count(world: World) -> None:
+    """Its worker was unreachable during the deletion, so that its statuses could not be removed."""
     world.ask(CreateConnector("a", sink(3)))
     for task in range(3):
         commit(world, task, USERS)
@@ -211,10 +212,10 @@ def test_an_earlier_life_of_the_name_does_not_count(world: World) -> None:
         ({}, CommitScope("", ("offsets",)), [CommitScope("", ("offsets",)), None]),
     ],
 )
-def test_the_group_that_counts_is_the_configs(
+def test_the_group_in_the_config_decides_which_commits_count(
     world: World, config: dict[str, str], committed: CommitScope, begins: list[CommitScope | None]
 ) -> None:
-    """Where a number has committed under it; else each number has its own, and a source's is never another's."""
+    """If a number has committed under it; else each number has its own group, and a source's scope is never shared."""
     world.ask(CreateConnector("a", sink(1)))
     commit(world, 0, committed)
     world.starts.clear()
@@ -222,7 +223,7 @@ def test_the_group_that_counts_is_the_configs(
     assert told(world) == dict(enumerate(begins))
 
 
-def test_of_more_topics_than_a_scope_may_name_those_committed_elsewhere_are_left_out(world: World) -> None:
+def test_topics_beyond_the_limit_of_a_scope_are_left_out(world: World) -> None:
     full = CommitScope.of(GROUP, (f"t{number:03}" for number in range(TOPICS_MAX)))
     world.ask(CreateConnector("a", sink(2)))
     commit(world, 0, full)

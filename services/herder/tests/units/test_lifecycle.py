@@ -43,7 +43,7 @@ def states(world: World, name: str) -> list[RunState]:
     return [view.status.state, *(task.status.state for task in view.tasks)]
 
 
-def test_create_runs_connector_then_tasks(world: World) -> None:
+def test_a_created_connector_runs_before_its_tasks(world: World) -> None:
     written = world.ask(CreateConnector("c", sink(2)))
     assert isinstance(written, Written)
     assert (written.name, written.created) == ("c", True)
@@ -64,7 +64,7 @@ def test_generations_rise_and_carry_the_epoch(world: World) -> None:
     assert {epoch for epoch, _ in orders} == {1}
 
 
-def test_update_restarts_only_its_own_connector_and_tasks(world: World) -> None:
+def test_an_update_restarts_only_its_own_connector_and_tasks(world: World) -> None:
     world.ask(CreateConnector("a", sink(2)))
     world.ask(CreateConnector("b", sink(2)))
     before = len(world.starts)
@@ -74,7 +74,7 @@ def test_update_restarts_only_its_own_connector_and_tasks(world: World) -> None:
     assert states(world, "a") == states(world, "b") == [RunState.RUNNING] * 3
 
 
-def test_update_restarts_tasks_even_when_their_configs_are_equal(world: World) -> None:
+def test_an_update_restarts_tasks_even_when_their_configs_are_equal(world: World) -> None:
     world.ask(CreateConnector("a", sink(2)))
     world.ask(UpdateConnector("a", {**sink(2), "converter": "other"}))
     assert [held.starts for worker in world.workers.values() for held in worker.held.values()] == [1, 1, 1]
@@ -107,7 +107,7 @@ def test_pause_and_resume_in_place(world: World) -> None:
     assert len(world.starts) == before
 
 
-def test_stop_gives_the_tasks_up_and_keeps_the_connector(world: World) -> None:
+def test_a_stop_ends_the_tasks_and_keeps_the_connector(world: World) -> None:
     world.ask(CreateConnector("a", sink(2)))
     world.ask(SetTarget("a", TargetState.STOPPED))
     assert states(world, "a") == [RunState.STOPPED]
@@ -117,16 +117,17 @@ def test_stop_gives_the_tasks_up_and_keeps_the_connector(world: World) -> None:
     assert states(world, "a") == [RunState.RUNNING] * 3
 
 
-def test_a_stopped_connector_keeps_what_its_tasks_committed(world: World) -> None:
+def test_a_stopped_connector_keeps_the_commits_of_its_tasks(world: World) -> None:
     world.ask(CreateConnector("a", sink(1)))
     world.ask(SetTarget("a", TargetState.STOPPED))
     world.advance(10_000)
     assert UnitId("a", 0) in world.statuses
 
 
-def test_a_task_is_started_with_what_its_last_commit_was_for(world: World) -> None:
-    """Also under another config, since the group or the topics may be other ones; a new number knows what the others
-    committed, and a new connector of the name nothing."""
+def test_a_task_starts_with_the_scope_of_its_last_commit(world: World) -> None:
+    """Also under another config, since the group or the topics may differ. A new number gets the commits of the others,
+    and a new connector of the name gets none.
+    """
     scope = CommitScope("connect-a", ("t",))
 
     def started() -> list[tuple[int | None, CommitScope | None]]:
@@ -145,7 +146,7 @@ def test_a_task_is_started_with_what_its_last_commit_was_for(world: World) -> No
     assert sorted(started(), key=str) == [(0, None), (None, None)]
 
 
-def test_created_stopped_or_paused_starts_no_task(world: World) -> None:
+def test_a_connector_created_stopped_or_paused_starts_no_task(world: World) -> None:
     world.ask(CreateConnector("s", sink(2), TargetState.STOPPED))
     world.ask(CreateConnector("p", sink(2), TargetState.PAUSED))
     assert states(world, "s") == [RunState.STOPPED]
@@ -154,7 +155,7 @@ def test_created_stopped_or_paused_starts_no_task(world: World) -> None:
     assert states(world, "p") == [RunState.RUNNING] * 3
 
 
-def test_delete_stops_everything_then_removes_statuses(world: World) -> None:
+def test_a_delete_stops_all_units_and_then_removes_statuses(world: World) -> None:
     world.ask(CreateConnector("a", sink(2)))
     world.ask(DeleteConnector("a"))
     world.advance(3_000)
@@ -178,11 +179,11 @@ def test_a_smaller_set_starts_after_the_larger_has_stopped(world: World) -> None
     world.ask(CreateConnector("a", sink(4)))
     world.workers["w2"].stop_silently = True
     world.ask(UpdateConnector("a", sink(1)))
-    # w2 still runs two tasks of the old set: nothing of the new one may start.
+    # w2 still runs two tasks of the old set: no task of the new one may start.
     assert not any(unit.task is not None for unit in world.workers["w1"].held)
     world.workers["w2"].stop_silently = False
     world.hang_up(world.workers["w2"])
-    world.advance(1_000)  # it dials in again, is told to stop what is not adopted, and says so
+    world.advance(1_000)  # it dials in again, gets stops for its units that are not adopted, and acknowledges
     assert states(world, "a") == [RunState.RUNNING] * 2
     assert world.workers["w1"].fences == world.workers["w2"].fences == []
 
@@ -194,7 +195,7 @@ def test_statuses_of_a_shrunk_set_are_removed(world: World) -> None:
     assert {unit.task for unit in world.statuses} == {None, 0}
 
 
-def test_a_task_that_fails_stays_failed_while_others_run(world: World) -> None:
+def test_a_failed_task_stays_failed_while_others_run(world: World) -> None:
     world.ask(CreateConnector("a", sink(2)))
     worker = next(worker for worker in world.workers.values() if UnitId("a", 0) in worker.held)
     world.fail(worker, UnitId("a", 0), BROKEN)
@@ -205,7 +206,7 @@ def test_a_task_that_fails_stays_failed_while_others_run(world: World) -> None:
     assert view.tasks[0].status.failure == BROKEN
 
 
-def test_restart_task_and_only_failed(world: World) -> None:
+def test_a_restart_of_a_task_and_a_restart_of_failed_units(world: World) -> None:
     world.ask(CreateConnector("a", sink(3)))
     worker = next(worker for worker in world.workers.values() if UnitId("a", 1) in worker.held)
     world.fail(worker, UnitId("a", 1), BROKEN)
@@ -234,7 +235,7 @@ def test_restart_with_tasks_restarts_all_where_they_are(world: World) -> None:
     assert world.running() == where
 
 
-def test_a_unit_given_up_unasked_comes_back_after_a_pause(world: World) -> None:
+def test_a_unit_released_unasked_starts_again_after_a_backoff(world: World) -> None:
     world.ask(CreateConnector("a", sink(1)))
     unit = UnitId("a", 0)
     worker = next(worker for worker in world.workers.values() if unit in worker.held)
@@ -244,7 +245,7 @@ def test_a_unit_given_up_unasked_comes_back_after_a_pause(world: World) -> None:
     assert unit in world.running()
 
 
-def test_task_configs_that_cannot_be_made_are_asked_for_again(world: World) -> None:
+def test_a_failed_task_config_request_is_retried(world: World) -> None:
     world.task_failures["a"] = Failure("the database is away", error_class=ErrorClass.RETRIABLE)
     world.ask(CreateConnector("a", sink(1)))
     view = world.herder.connector("a")
@@ -267,7 +268,7 @@ def test_more_tasks_than_allowed_fail_the_connector(world: World) -> None:
     assert states(world, "a") == [RunState.RUNNING] * 4
 
 
-def test_a_change_of_ours_half_read_is_not_taken_for_a_foreign_writers(world: World) -> None:
+def test_a_half_read_change_of_ours_is_not_taken_for_a_foreign_writers(world: World) -> None:
     """1. The config record of an update is read; 2. the connector looks foreign; 3. the manifest follows."""
     world.ask(CreateConnector("a", sink(2)))
     before = len(world.starts)
@@ -279,9 +280,10 @@ def test_a_change_of_ours_half_read_is_not_taken_for_a_foreign_writers(world: Wo
     assert len(world.starts) == before
 
 
-def test_a_connector_resumed_before_its_worker_said_stopped_gets_its_tasks_back(world: World) -> None:
-    """An author's stop may take its time; resumed meanwhile, the connector is RUNNING again and never was STOPPED for
-    the leader. Found by tests/sim/mesh."""
+def test_a_connector_resumed_before_its_stop_completed_gets_its_tasks_back(world: World) -> None:
+    """An author's stop may take long; if the connector is resumed meanwhile, it is RUNNING again and the leader never
+    saw it STOPPED. Found by tests/sim/mesh.
+    """
     world.ask(CreateConnector("c", sink(2)))
     world.advance(1_000)
     holder = next(one for one in world.workers.values() if UnitId("c") in one.held)
@@ -297,9 +299,10 @@ def test_a_connector_resumed_before_its_worker_said_stopped_gets_its_tasks_back(
     assert [task.status.state for task in view.tasks] == [RunState.RUNNING, RunState.RUNNING]
 
 
-def test_a_pause_that_ends_after_its_worker_dialled_in_again_is_taken_back(world: World) -> None:
-    """A task that was told to pause is still RUNNING when its worker dials in again, and wanted so by then. Found by
-    tests/sim/mesh."""
+def test_a_pause_that_completes_after_its_resume_is_reverted(world: World) -> None:
+    """A task that is pausing is still RUNNING when its worker dials in again, and is to run by then. Found by
+    tests/sim/mesh.
+    """
     world.ask(CreateConnector("c", sink(1)))
     world.advance(1_000)
     unit = UnitId("c", 0)
@@ -315,7 +318,7 @@ def test_a_pause_that_ends_after_its_worker_dialled_in_again_is_taken_back(world
     assert states(world, "c") == [RunState.RUNNING] * 2
 
 
-def test_what_a_worker_says_of_a_task_that_stands_still_is_shown_as_long_as_it_says_so(world: World) -> None:
+def test_a_stalled_condition_is_shown_while_its_worker_reports_it(world: World) -> None:
     world.ask(CreateConnector("c", sink(1)))
     world.advance(1_000)
     unit = UnitId("c", 0)
@@ -338,7 +341,7 @@ def test_what_a_worker_says_of_a_task_that_stands_still_is_shown_as_long_as_it_s
     assert shown_after(stalled, runs) == ([], "")
 
 
-def test_what_a_unit_waits_for_is_shown_while_its_worker_says_so(world: World) -> None:
+def test_a_wait_is_shown_while_its_worker_reports_it(world: World) -> None:
     world.ask(CreateConnector("c", sink(1)))
     world.advance(1_000)
     unit = UnitId("c", 0)

@@ -1,7 +1,7 @@
-"""The work of the herder's state for one connector of N tasks grows as N, whatever happens to it.
+"""Growth of the herder's work: for one connector of N tasks it grows as N, whatever happens to the connector.
 
-Counted are the lines of the state's modules that are run, which no load of the machine changes. What is done once an
-event for all tasks makes it grow as N^2: each event is about one task.
+It counts executed lines of the state's modules, which no load of the machine changes. Work for all tasks at each event
+would make it grow as N^2: each event is about one task.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from herdmesh.herder.state.model.requests import CreateConnector, DeleteConnecto
 from services.herder.tests.world import World, sink
 
 SIZES = (10, 40)
-#: four times the tasks are four times the steps, and those that are there once make it less.
+#: four times the tasks are four times the lines; constant work makes the ratio smaller.
 GROWTH_MAX = 4.0
 _FOLDER = str(Path(state.__file__).parent)
 
 
 class _Big(World):
-    """A world that does not check all hands after each delivery: that is quadratic, and another test's work."""
+    """A world without the check after each delivery: it is quadratic, and covered by other tests."""
 
     def check(self) -> None:
-        """Nothing; see above."""
+        """Do nothing; see above."""
 
 
 @contextmanager
 def counting() -> Generator[Counter[str]]:
-    """Count lines of the state that are run, by function, while the block lasts."""
+    """Count executed lines of the state, by function, while the block lasts."""
     counts = Counter[str]()
 
     def called(frame: FrameType, _event: str, _: Any) -> Any:
@@ -60,7 +60,7 @@ def counting() -> Generator[Counter[str]]:
 
 
 def _steps(tasks: int) -> dict[str, Counter[str]]:
-    """Of each thing that happens to one connector with so many tasks."""
+    """Line counts of each change of one connector with so many tasks."""
     world = _Big(rules=Rules(herder_id="h1", initial_delay_ms=0))
     world.generations_per_block = 10_000
     world.lead()
@@ -101,7 +101,7 @@ def _commit(world: World) -> None:
             world.post(ev.StatusPut(world.statuses[key]))
 
 
-def test_work_for_one_connector_grows_as_its_tasks() -> None:
+def test_work_for_one_connector_grows_linearly_with_its_tasks() -> None:
     few, many = (_steps(tasks) for tasks in SIZES)
     steep: list[str] = []
     for what, counts in many.items():

@@ -39,18 +39,18 @@ def shown(world: World, task: int | None) -> views.UnitView:
 
 
 def told(world: World) -> list[str]:
-    """Of the connector and its tasks, each running as wanted."""
+    """The reasons of the connector and its tasks; each must run as wanted."""
     found = [shown(world, task) for task in (None, 0, 1)]
     assert [(one.state, one.explanation) for one in found] == [(RunState.RUNNING, "")] * 3
     return [one.placed_because for one in found]
 
 
-def test_a_new_unit_has_that_reason(world: World) -> None:
+def test_a_new_unit_has_the_reason_that_it_is_new(world: World) -> None:
     assert told(world) == ["it is new"] * 3
     assert {shown(world, task).placed_ms for task in (None, 0, 1)} != {None}
 
 
-def test_its_worker_was_lost(world: World) -> None:
+def test_a_lost_worker_is_the_reason_of_a_placement(world: World) -> None:
     lost = next(unit.task for unit in world.workers["w2"].held if unit.task is not None)
     world.kill("w2")
     world.advance(10_000)
@@ -62,14 +62,14 @@ def test_its_worker_was_lost(world: World) -> None:
     assert "worker w1 had more than its share" in told(world)
 
 
-def test_its_worker_drains(world: World) -> None:
+def test_a_draining_worker_is_the_reason_of_a_placement(world: World) -> None:
     moved = {unit.task for unit in world.workers["w2"].held}
     world.ask(DrainWorker("w2"))
     world.advance(1_000)
     assert told(world) == ["worker w2 drains" if task in moved else "it is new" for task in (None, 0, 1)]
 
 
-def test_its_config_changed(world: World) -> None:
+def test_a_changed_config_is_the_reason_of_a_placement(world: World) -> None:
     world.ask(UpdateConnector("a", sink(2, note="new")))
     world.advance(1_000)
     assert told(world) == ["its config changed"] * 3
@@ -87,7 +87,7 @@ def test_restarts(world: World) -> None:
     assert told(world)[1] == "it failed; restart 1 of 10"
 
 
-def test_a_new_leader_knows_only_that_it_found_it_there(world: World) -> None:
+def test_an_adopted_unit_has_the_reason_that_the_leader_found_it(world: World) -> None:
     world.kill_herder()
     world.lead()
     world.advance(1_000)
@@ -95,7 +95,7 @@ def test_a_new_leader_knows_only_that_it_found_it_there(world: World) -> None:
     assert shown(world, 0).placed_ms is None
 
 
-def test_what_a_leader_before_it_lost(world: World) -> None:
+def test_a_unit_lost_under_an_earlier_leader_has_the_reason_that_no_worker_had_it(world: World) -> None:
     for name in ("w1", "w2"):
         world.kill(name)
     world.kill_herder()
@@ -106,14 +106,14 @@ def test_what_a_leader_before_it_lost(world: World) -> None:
     assert told(world) == [f"no worker had it (leader epoch {world.config.epoch})"] * 3
 
 
-def test_every_placement_has_a_reason(world: World) -> None:
+def test_a_unit_without_a_worker_has_no_reason(world: World) -> None:
     world.kill("w1")
     world.kill("w2")
     world.advance(10_000)
     assert {shown(world, task).placed_because for task in (None, 0, 1)} == {""}
 
 
-def test_the_wire_tells_it_of_a_connector_and_not_in_a_list_of_statuses(world: World) -> None:
+def test_the_wire_has_the_reason_in_a_connector_and_not_in_a_list_of_statuses(world: World) -> None:
     view = world.herder.connector("a")
     assert view is not None
     status = wire.connector(view).tasks[0].status

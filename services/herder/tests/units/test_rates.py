@@ -38,11 +38,11 @@ def hungry(used: float = 0.0) -> RateUse:
         ([use(0.0), use(0.0), use(0.0)], 90.0),
     ],
 )
-def test_what_some_do_not_need_the_others_have(uses: list[RateUse], expected: float) -> None:
+def test_tasks_get_the_share_that_others_do_not_need(uses: list[RateUse], expected: float) -> None:
     assert level(uses) == pytest.approx(expected)
 
 
-def test_after_a_change_the_smaller_limit_counts() -> None:
+def test_the_smaller_of_two_reported_limits_counts() -> None:
     assert level([RateUse(90.0, 0.0, True), RateUse(50.0, 0.0, True)]) == 25.0
 
 
@@ -51,7 +51,7 @@ USES = st.lists(st.builds(use, st.floats(0.0, 2 * LIMIT), wants_more=st.booleans
 
 @settings(max_examples=300, deadline=None)
 @given(USES)
-def test_together_they_take_the_limit_and_nobody_is_shut_out(uses: list[RateUse]) -> None:
+def test_the_levels_use_the_limit_and_give_each_task_an_equal_part_at_least(uses: list[RateUse]) -> None:
     found = level(uses)
     assert found >= LIMIT / len(uses) - 1e-6, "never below an equal part"
     assert found <= LIMIT + 1e-6
@@ -74,7 +74,7 @@ def _memory(workers: int, tasks: int) -> tuple[HerderMemory, Connector]:
 
 
 def _tell(memory: HerderMemory, connector: Connector, *uses: RateUse | None) -> list[tuple[int, float]]:
-    """Each task's use in turn; the sessions that are told a level of records."""
+    """Report each task's use in turn; returns the sessions that are sent a level of records."""
     for task, used in enumerate(uses):
         connector.unit(task).progress = TaskProgress(UnitId("c", task), records_rate=used)
     memory.step.take_instructions()
@@ -83,7 +83,7 @@ def _tell(memory: HerderMemory, connector: Connector, *uses: RateUse | None) -> 
     return [(session, message.records_per_second) for session, message in sent if isinstance(message, SetRate)]
 
 
-def test_workers_with_limited_tasks_are_told_when_the_level_changes() -> None:
+def test_workers_with_limited_tasks_are_sent_a_changed_level() -> None:
     memory, connector = _memory(2, 3)
     assert _tell(memory, connector, hungry(), hungry(), hungry()) == [(100, 30.0), (101, 30.0)]
     assert _tell(memory, connector, hungry(), hungry(), hungry()) == [], "they know"
@@ -93,7 +93,7 @@ def test_workers_with_limited_tasks_are_told_when_the_level_changes() -> None:
     assert _tell(memory, connector, None, None, None) == []
 
 
-def test_a_worker_that_dials_in_again_is_told_again() -> None:
+def test_a_worker_that_dials_in_again_is_sent_its_level() -> None:
     memory, connector = _memory(1, 1)
     assert _tell(memory, connector, hungry()) == [(100, 90.0)]
     before = memory.fleet.members["w0"]

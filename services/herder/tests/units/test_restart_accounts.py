@@ -1,6 +1,6 @@
-"""Restarts that were begun while no status could be written: who leads next counts all that anybody tells of.
+"""Restarts that were begun while no status could be written: the next leader counts all that any source reports.
 
-What statuses tell in time is in `test_restarts.py`. The accounts by themselves are in `test_policy.py`.
+Restarts that statuses report in time are in `test_restarts.py`. The histories alone are in `test_policy.py`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _holder(world: World) -> Worker:
 
 
 def _fail(world: World, *waits_ms: int, unit: UnitId = TASK) -> None:
-    """As often, and wait as long each time."""
+    """Fail the unit once for each wait, and then wait that long."""
     for wait_ms in waits_ms:
         world.fail(_holder(world), unit, FLAKY)
         world.advance(wait_ms)
@@ -90,7 +90,7 @@ def test_a_herder_that_leads_again_knows_its_own_restarts(world: World) -> None:
     _assert_spent(world)
 
 
-def test_who_leads_again_knows_its_own_when_the_worker_is_gone(world: World) -> None:
+def test_a_herder_that_leads_again_knows_its_own_restarts_of_a_lost_worker(world: World) -> None:
     _fail(world, 1_100, 2_100, 4_100)
     _step_down(world)
     world.kill("w1")
@@ -103,7 +103,7 @@ def test_who_leads_again_knows_its_own_when_the_worker_is_gone(world: World) -> 
     assert _starts(world) == 5
 
 
-def test_one_that_was_begun_and_not_heard_counts_once_when_its_leader_leads_again(world: World) -> None:
+def test_a_restart_that_no_worker_received_counts_once_when_its_leader_leads_again(world: World) -> None:
     _fail(world, 500)
     worker = _holder(world)
     worker.frozen = True
@@ -129,7 +129,7 @@ def test_attempts_reported_late_by_a_worker_count(world: World) -> None:
     _assert_spent(world)
 
 
-def test_attempts_reported_after_the_next_restart_was_decided_call_it_off(world: World) -> None:
+def test_attempts_reported_after_the_next_restart_was_decided_cancel_it(world: World) -> None:
     _fail(world, 1_100, 2_100, 4_100)
     _another_leads(world)
     _fail(world, 100)
@@ -139,8 +139,10 @@ def test_attempts_reported_after_the_next_restart_was_decided_call_it_off(world:
     _assert_spent(world)
 
 
-def test_what_is_told_late_stays_in_the_record_that_the_leader_writes_over_it(world: World) -> None:
-    """1. h1 restarts, untold; 2. h2 restarts again; 3. the status of 1 arrives; 4. h2 tells of 2; 5. another leads."""
+def test_attempts_reported_late_stay_in_the_record_that_the_leader_writes(world: World) -> None:
+    """1. h1 restarts without a status; 2. h2 restarts again; 3. the status of 1 arrives; 4. h2 writes a status of 2; 5.
+    another leads.
+    """
     _fail(world, 1_100)
     _another_leads(world)
     worker = _holder(world)
@@ -156,8 +158,8 @@ def test_what_is_told_late_stays_in_the_record_that_the_leader_writes_over_it(wo
     _assert_spent(world)
 
 
-def test_a_restart_that_a_leader_of_before_tells_of_late_is_carried_out_and_counted_once(world: World) -> None:
-    """It was begun by a leader that did not know that its time was over, and no worker heard of it."""
+def test_a_restart_reported_late_by_an_earlier_leader_is_done_and_counted_once(world: World) -> None:
+    """It was begun by a leader that did not know that its epoch had ended, and no worker received it."""
     _fail(world, 1_100, 2_100)
     _another_leads(world)
     held = _holder(world).held[TASK]
@@ -175,7 +177,7 @@ def test_a_restart_that_a_leader_of_before_tells_of_late_is_carried_out_and_coun
     _assert_spent(world)
 
 
-def test_a_connector_that_was_stopped_while_another_led_begins_anew(world: World) -> None:
+def test_a_connector_stopped_under_another_leader_has_a_new_history(world: World) -> None:
     _fail(world, 1_100, 2_100, 4_100, unit=CONNECTOR)
     _step_down(world)
     started = world.config.entries["a"]
@@ -187,7 +189,7 @@ def test_a_connector_that_was_stopped_while_another_led_begins_anew(world: World
     assert "restart 1 of 3 follows" in _seen(world, CONNECTOR).explanation
 
 
-def test_what_is_told_late_of_the_time_before_a_stop_counts_no_more(world: World) -> None:
+def test_attempts_from_before_a_stop_that_are_reported_late_do_not_count(world: World) -> None:
     _fail(world, 1_100, 2_100, 4_100, unit=CONNECTOR)
     before = _holder(world).held[CONNECTOR]
     started = world.config.entries["a"]

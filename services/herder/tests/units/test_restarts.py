@@ -1,4 +1,4 @@
-"""Automatic restarts: when, how often, and what users and status watchers see, across leaders."""
+"""Automatic restarts: their times and number, and what users and status watchers see, across leaders."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_a_failed_task_waits_longer_each_time_and_then_stays_failed(world: World
     assert starts(world) == 4, "also long after the window: a human has to act"
 
 
-def test_the_status_store_shows_failed_with_its_trace_and_the_restart_to_come(world: World) -> None:
-    """1. FAILED waiting; 2. RESTARTING; 3. RUNNING, with the account; 4. spent: FAILED, nothing to come."""
+def test_the_status_shows_a_failed_task_with_its_trace_and_the_next_restart(world: World) -> None:
+    """1. FAILED, waiting; 2. RESTARTING; 3. RUNNING, with the history; 4. budget spent: FAILED, none scheduled."""
     fail(world)
     stored = world.statuses[UNIT]
     assert (stored.state, stored.trace) == (RunState.FAILED, "Traceback")
@@ -119,7 +119,7 @@ def test_the_status_store_shows_failed_with_its_trace_and_the_restart_to_come(wo
 
 
 @pytest.mark.parametrize("error_class", [ErrorClass.FATAL, ErrorClass.BAD_CONFIG, ErrorClass.DATA_LOSS])
-def test_what_a_restart_would_not_help_stays_failed(world: World, error_class: ErrorClass) -> None:
+def test_a_failure_that_no_restart_helps_stays_failed(world: World, error_class: ErrorClass) -> None:
     fail(world, replace(FLAKY, error_class=error_class))
     world.advance(600_000)
     assert starts(world) == 1
@@ -132,8 +132,9 @@ AWAY = Failure("taking over did not succeed: no broker answered", "Traceback", E
 
 
 def test_a_long_outage_of_the_cluster_spends_no_budget(world: World) -> None:
-    """1. Hours without a broker; 2. it is back and every restart is still there; 3. with none left an outage still is
-    no reason to give up."""
+    """1. Hours without a broker; 2. it is back and every restart is still available; 3. with none left an outage still
+    does not end the restarts.
+    """
     waits: list[int] = []
     for _ in range(30):
         fail(world, AWAY)
@@ -158,8 +159,8 @@ def test_a_long_outage_of_the_cluster_spends_no_budget(world: World) -> None:
     assert seen(world).state is RunState.RUNNING
 
 
-def test_each_outage_of_the_cluster_is_one_of_its_own(world: World) -> None:
-    """Seen in `make chaos`: the third outage within minutes had a task wait for 8 s beside a broker that served."""
+def test_each_outage_of_the_cluster_has_its_own_backoff(world: World) -> None:
+    """Seen in `make chaos`: the third outage within minutes had a task wait for 8 s although the broker served."""
     for _ in range(6):
         fail(world, AWAY)
         assert progress(world)[2] == 1_000
@@ -188,7 +189,7 @@ def test_an_outage_outlives_the_leader(world: World) -> None:
     assert progress(world)[1] <= 2, "one of three at most was counted"
 
 
-def test_an_outage_that_is_over_when_somebody_leads_is_waited_for_no_more(world: World) -> None:
+def test_an_outage_that_ended_before_the_leader_began_causes_no_wait(world: World) -> None:
     """Seen in `make chaos`: a second on top of the seven that stores and herder took to come back with the broker."""
     worker = holder(world)
     world.kill_herder()
@@ -201,7 +202,7 @@ def test_an_outage_that_is_over_when_somebody_leads_is_waited_for_no_more(world:
     assert progress(world)[2] == 2_000, "in a row with it, should it not be over after all"
 
 
-def test_another_failure_while_nobody_led_is_waited_for(world: World) -> None:
+def test_a_failure_of_another_class_while_nobody_led_causes_a_wait(world: World) -> None:
     worker = holder(world)
     world.kill_herder()
     world.fail_unheard(worker, UNIT, FLAKY)
@@ -232,7 +233,7 @@ def test_a_connectors_own_budget(world: World) -> None:
     assert progress(world) == (RunState.FAILED, 2, None)
 
 
-def test_a_connector_that_fails_is_restarted_too(world: World) -> None:
+def test_a_failed_connector_is_restarted_too(world: World) -> None:
     fail(world, unit=CONNECTOR)
     assert progress(world, CONNECTOR) == (RunState.FAILED, 1, 1_000)
     world.advance(1_100)
@@ -255,7 +256,7 @@ def test_a_task_that_stayed_up_waits_briefly_again_and_the_window_slides(world: 
     assert progress(world) == (RunState.FAILED, 3, 1_000)
 
 
-def test_a_fence_that_hit_the_owner_heals_once_a_minute_within_the_same_account(world: World) -> None:
+def test_a_fenced_owner_is_restarted_once_a_minute_within_the_same_history(world: World) -> None:
     world.rules = Rules(herder_id="h1", restart=RestartPolicy(jitter=0.0))
     world.lead()
     world.advance(1_000)
@@ -270,7 +271,7 @@ def test_a_fence_that_hit_the_owner_heals_once_a_minute_within_the_same_account(
     assert progress(world) == (RunState.RUNNING, 2, None)
 
 
-# --- what resets the account, and what costs nothing
+# --- new histories, and restarts that are not counted
 
 
 def spend(world: World) -> None:
@@ -281,7 +282,7 @@ def spend(world: World) -> None:
     assert progress(world) == (RunState.FAILED, 4, None)
 
 
-def test_a_restart_that_somebody_asks_for_gives_a_new_account(world: World) -> None:
+def test_a_requested_restart_begins_a_new_history(world: World) -> None:
     spend(world)
     world.ask(RestartTask("a", 0))
     assert seen(world).state is RunState.RUNNING
@@ -296,14 +297,14 @@ def test_a_restart_that_somebody_asks_for_gives_a_new_account(world: World) -> N
     assert progress(world) == (RunState.FAILED, 1, 1_000)
 
 
-def test_a_restart_asked_for_while_one_waits_is_one_restart(world: World) -> None:
+def test_a_restart_requested_while_one_waits_is_one_restart(world: World) -> None:
     fail(world)
     world.ask(RestartTask("a", 0))
     world.advance(60_000)
     assert starts(world) == 2
 
 
-def test_a_changed_config_gives_a_new_account(world: World) -> None:
+def test_a_changed_config_begins_a_new_history(world: World) -> None:
     spend(world)
     world.ask(UpdateConnector("a", sink(2, file="other")))
     assert seen(world).state is RunState.RUNNING
@@ -311,7 +312,7 @@ def test_a_changed_config_gives_a_new_account(world: World) -> None:
     assert progress(world) == (RunState.FAILED, 1, 1_000)
 
 
-def test_stop_and_resume_give_a_new_account(world: World) -> None:
+def test_stop_and_resume_begin_a_new_history(world: World) -> None:
     spend(world)
     world.ask(SetTarget("a", TargetState.STOPPED))
     world.ask(SetTarget("a", TargetState.STARTED))
@@ -320,7 +321,7 @@ def test_stop_and_resume_give_a_new_account(world: World) -> None:
     assert progress(world) == (RunState.FAILED, 1, 1_000)
 
 
-def test_stopping_gets_a_failed_connector_out(world: World) -> None:
+def test_stop_and_resume_start_a_failed_connector_again(world: World) -> None:
     fail(world, BROKEN, CONNECTOR)
     world.ask(SetTarget("a", TargetState.PAUSED))
     assert seen(world, CONNECTOR).state is RunState.FAILED
@@ -331,7 +332,7 @@ def test_stopping_gets_a_failed_connector_out(world: World) -> None:
     assert seen(world).state is RunState.RUNNING
 
 
-def test_a_paused_connector_waits_with_its_restart(world: World) -> None:
+def test_a_paused_connector_delays_its_restart(world: World) -> None:
     fail(world)
     world.ask(SetTarget("a", TargetState.PAUSED))
     world.advance(30_000)
@@ -366,7 +367,7 @@ def test_a_task_that_moves_while_it_waits_is_not_restarted_again(world: World) -
     assert seen(world).state is RunState.RUNNING
 
 
-def test_a_unit_that_nobody_holds_has_no_restart_to_come(world: World) -> None:
+def test_an_unheld_unit_has_no_restart_scheduled(world: World) -> None:
     fail(world)
     world.advance(1_100)
     fail(world)
@@ -381,7 +382,7 @@ def test_a_unit_that_nobody_holds_has_no_restart_to_come(world: World) -> None:
 # --- across leaders
 
 
-def test_a_new_leader_goes_on_with_the_account(world: World) -> None:
+def test_a_new_leader_continues_the_restart_history(world: World) -> None:
     """Leaders change before, during and after every restart; the budget and the backoff are those of one leader."""
     for wait_ms in (1_000, 2_000, 4_000):
         fail(world)
@@ -416,7 +417,7 @@ def test_a_task_that_fails_while_nobody_leads(world: World) -> None:
     assert progress(world) == (RunState.FAILED, 4, None), "the worker's own record had the account"
 
 
-def test_a_restart_begun_by_a_leader_that_died_is_done_once_and_counted_once(world: World) -> None:
+def test_a_restart_begun_by_a_dead_leader_is_done_and_counted_once(world: World) -> None:
     """1. RESTARTING is written; 2. the leader dies before its stop arrives; 3. another leads."""
     fail(world)
     worker = holder(world)
@@ -434,7 +435,7 @@ def test_a_restart_begun_by_a_leader_that_died_is_done_once_and_counted_once(wor
     assert starts(world) == 2
 
 
-def test_another_config_while_nobody_led_gives_a_new_account(world: World) -> None:
+def test_a_config_changed_while_nobody_led_begins_a_new_history(world: World) -> None:
     spend(world)
     world.kill_herder()
     entry = world.config.entries["a"]
@@ -447,8 +448,8 @@ def test_another_config_while_nobody_led_gives_a_new_account(world: World) -> No
     assert progress(world) == (RunState.FAILED, 1, 1_000)
 
 
-def test_nothing_is_decided_before_the_statuses_are_known() -> None:
-    """A leader that decided now would not know what the one before it had done."""
+def test_no_failure_is_decided_before_the_statuses_are_known() -> None:
+    """A leader that decided earlier would not know the restarts of the previous one."""
     world = World(rules=RULES)
     world.lead()
     worker = world.worker("w1")
@@ -473,7 +474,7 @@ def test_nothing_is_decided_before_the_statuses_are_known() -> None:
 
 
 def test_a_workers_newer_status_is_never_overwritten(world: World) -> None:
-    """Our word travels slowly: the worker's RUNNING is in the store when it arrives."""
+    """The leader's write travels slowly: the worker's RUNNING is in the store when it arrives."""
     fail(world)
     world.status_delay_ms = 3_000
     world.advance(1_100)
@@ -483,8 +484,8 @@ def test_a_workers_newer_status_is_never_overwritten(world: World) -> None:
     assert (UNIT, RunState.RESTARTING) not in [(unit, state) for unit, state, _ in world.told]
 
 
-def test_a_status_that_is_ahead_of_the_workers_report_is_believed(world: World) -> None:
-    """The worker's RUNNING is in the store before the leader heard of it: there is nothing left to say."""
+def test_a_status_newer_than_the_workers_report_is_not_overwritten(world: World) -> None:
+    """The worker's RUNNING is in the store before the leader has the report: there is nothing left to write."""
     fail(world)
     world.report_delay_ms = 400
     world.advance(1_600)
@@ -519,8 +520,8 @@ def test_a_write_that_the_status_store_refuses_for_good_is_not_repeated(world: W
     assert seen(world).state is RunState.RUNNING, "restarts do not depend on it"
 
 
-def test_a_failure_that_java_left_is_nothing_to_the_policy(world: World) -> None:
-    """No worker holds it: what it left is not a failure of this unit."""
+def test_a_failure_in_a_status_of_java_does_not_count(world: World) -> None:
+    """No worker holds the unit: Java's status is no failure of it."""
     world.ask(SetTarget("a", TargetState.STOPPED))
     stored = world.statuses[UNIT]
     world.statuses[UNIT] = replace(stored, state=RunState.FAILED, worker_id="java:8083", worker_incarnation="")
@@ -531,7 +532,7 @@ def test_a_failure_that_java_left_is_nothing_to_the_policy(world: World) -> None
     assert seen(world).auto_restart is None
 
 
-def test_failed_for_good_is_adopted_as_it_is(world: World) -> None:
+def test_a_unit_failed_for_good_is_adopted_as_failed(world: World) -> None:
     fail(world, BROKEN)
     world.lead()
     world.advance(60_000)
@@ -540,7 +541,7 @@ def test_failed_for_good_is_adopted_as_it_is(world: World) -> None:
 
 
 def _alone() -> tuple[World, Worker]:
-    """A leader and one worker, so that a unit that is lost can go nowhere else."""
+    """A leader and one worker, so that a lost unit cannot move."""
     world = World(rules=RULES)
     world.lead()
     world.worker("w1")
@@ -549,7 +550,7 @@ def _alone() -> tuple[World, Worker]:
 
 
 def _back_as_it_was(world: World, worker: Worker) -> None:
-    """What it was told meanwhile went with the stream."""
+    """Reconnect the worker; messages sent to it meanwhile were lost with the stream."""
     worker.backlog.clear()
     worker.frozen = False
     worker.dial()
@@ -557,8 +558,8 @@ def _back_as_it_was(world: World, worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_a_restart_whose_stop_was_lost_with_the_session_is_taken_up_and_counted_once(paused: bool) -> None:
-    """1. The restart is begun; 2. its worker stands still and its stream breaks; 3. it dials in, and still holds it."""
+def test_a_restart_whose_stop_was_lost_with_the_session_is_done_and_counted_once(paused: bool) -> None:
+    """1. The restart begins; 2. its worker freezes and its stream breaks; 3. it dials in, and still holds the unit."""
     world, worker = _alone()
     fail(world)
     worker.frozen = True
@@ -578,7 +579,7 @@ def test_a_restart_whose_stop_was_lost_with_the_session_is_taken_up_and_counted_
     assert starts(world) == 2
 
 
-def test_a_unit_whose_worker_was_away_when_its_restart_was_due_is_restarted_when_it_is_back() -> None:
+def test_a_restart_due_while_its_worker_was_unreachable_is_done_when_it_returns() -> None:
     world, worker = _alone()
     fail(world)
     worker.frozen = True

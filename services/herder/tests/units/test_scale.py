@@ -1,8 +1,8 @@
-"""A thousand connectors with four tasks each on twenty workers: no step of the herder's state takes long.
+"""Scale: a thousand connectors with four tasks each on twenty workers, where no step of the herder's state takes long.
 
-Steps are measured by this thread's own processor time, so that a busy machine does not fail them, with the garbage
-collector held off, whose pauses belong to no step. `-s` prints the slowest step of each kind. A machine that is shared
-gives a second of processor time less work at some times: the bound is what is promised in the soak, and three times
+Steps are measured by this thread's own processor time, so that a busy machine does not fail them, and with the garbage
+collector held off, whose pauses belong to no step. `-s` prints the slowest step of each kind. A shared machine gives
+less work per second of processor time at some times: the bound is the promised one in the soak, and three times
 that in `make test`.
 """
 
@@ -42,8 +42,9 @@ GATE = 1 if SOAKING else 3
 
 
 class Fleet(World):
-    """A world that measures each step. What it does not do is check all hands after each delivery: that is another
-    test's work, and quadratic here."""
+    """A world that measures each step. It omits the check after each delivery, which is quadratic and covered by other
+    tests.
+    """
 
     def __init__(self) -> None:
         super().__init__(rules=Rules(herder_id="h1", initial_delay_ms=1_000, balance_delay_ms=2_000))
@@ -52,7 +53,7 @@ class Fleet(World):
         self.instructions_max = 0
 
     def check(self) -> None:
-        """Nothing; see above."""
+        """Do nothing; see above."""
 
     def started(self, worker: Worker, start: messages.StartUnit) -> None:
         self.starts.append((worker.id, start))
@@ -68,7 +69,7 @@ class Fleet(World):
             self._handle(ev.Continue())
 
     def take_steps(self, what: str) -> float:
-        """What all steps since the last call took together, ms; none may take longer than one may."""
+        """The total of all steps since the last call, ms; fails when one was too long."""
         steps, self.steps = self.steps, []
         slowest = max(steps)
         total_ms = sum(step_ms for step_ms, _ in steps)

@@ -1,7 +1,8 @@
-"""From a connector to a task set that runs: made, compared, committed, fenced, counted; each step when, and once.
+"""Task sets from a connector's configs to running tasks: created, compared, committed, fenced, counted; each step at
+its time, and once.
 
-What a user sees of a set (restarts, pauses, deletions) is in `test_lifecycle`; what leaders and workers do to it when
-they come and go in `test_workers`.
+The user's view of a set (restarts, pauses, deletions) is in `test_lifecycle`; the effects of leaders and workers that
+come and go are in `test_workers`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def holder(world: World, unit: UnitId) -> Worker:
 
 
 def refuse_commits(world: World, error: HerdmeshError) -> list[int]:
-    """From now on the config store refuses task sets; returns when it was asked to take one."""
+    """Have the config store refuse task sets; returns the times of the attempts."""
     asked: list[int] = []
     write = world.config.write
 
@@ -69,7 +70,7 @@ def accept_commits(world: World) -> None:
     del world.config.write
 
 
-# --- made
+# --- creation
 
 
 def test_task_configs_come_from_the_worker_that_runs_the_connector(world: World) -> None:
@@ -86,8 +87,8 @@ def test_task_configs_come_from_the_worker_that_runs_the_connector(world: World)
     assert world.config.commits == ["a"], "nobody else makes a connector's task configs"
 
 
-def test_a_task_is_started_with_what_of_the_config_store_was_read(world: World) -> None:
-    """A run reads the config topic from there on: its set is in force there, whoever starts it and why."""
+def test_a_task_starts_with_the_revision_that_its_leader_had_read(world: World) -> None:
+    """A run reads the config topic from there on: its set is in force there, whichever leader starts it and why."""
     world.ask(CreateConnector("a", sink(2)))
     world.ask(CreateConnector("b", sink(1)))
     world.ask(UpdateConnector("a", sink(3)))
@@ -108,7 +109,7 @@ def test_a_task_is_started_with_what_of_the_config_store_was_read(world: World) 
 
 
 def test_task_reconfiguration_retries_with_connector_task_configs_exception(world: World) -> None:
-    """250 ms x 2^n, a minute at most, for as long as it takes; then the count of failures begins anew."""
+    """250 ms x 2^n, a minute at most, until it succeeds; then the count of failures begins anew."""
     world.task_failures["a"] = AWAY
     world.ask(CreateConnector("a", sink(1)))
     world.advance(200_000)
@@ -132,7 +133,7 @@ def test_task_reconfiguration_retries_with_connector_task_configs_exception(worl
 
 
 def test_task_reconfiguration_retries_with_leader_request_forwarding_exception(world: World) -> None:
-    """Java forwards the set to the leader; here the leader commits it. It is tried again, and asked for anew."""
+    """Java forwards the set to the leader; here the leader commits it. It retries, with a new task-config request."""
     asked = refuse_commits(world, Unreachable("the config store is away"))
     world.ask(CreateConnector("a", sink(1)))
     world.advance(2_000)
@@ -158,14 +159,14 @@ def test_task_reconfiguration_no_retry_with_too_many_tasks(world: World) -> None
     assert "has generated 3 tasks, which is greater than 2" in stored.trace
 
 
-def test_more_tasks_than_tasks_max_where_it_is_not_enforced(world: World) -> None:
+def test_more_tasks_than_tasks_max_are_allowed_where_it_is_not_enforced(world: World) -> None:
     world.task_counts["a"] = 3
     world.ask(CreateConnector("a", sink(2, **{"tasks.max.enforce": "false"})))
     assert states(world) == [RunState.RUNNING] * 4
 
 
 @pytest.mark.parametrize("error_class", [ErrorClass.BAD_CONFIG, ErrorClass.FATAL])
-def test_task_configs_that_no_retry_can_make_fail_the_connector(world: World, error_class: ErrorClass) -> None:
+def test_a_final_failure_of_task_configs_fails_the_connector(world: World, error_class: ErrorClass) -> None:
     world.task_failures["a"] = Failure("no such table", "Traceback", error_class)
     world.ask(CreateConnector("a", sink(1)))
     world.advance(120_000)
@@ -176,7 +177,7 @@ def test_task_configs_that_no_retry_can_make_fail_the_connector(world: World, er
     assert view.status.failure.message == "no such table"
 
 
-def test_nothing_is_made_while_paused_and_resuming_asks_anew(world: World) -> None:
+def test_a_paused_connector_gets_no_task_config_request_until_it_resumes(world: World) -> None:
     world.ask(CreateConnector("a", sink(1), TargetState.PAUSED))
     world.advance(5_000)
     assert "a" not in world.asked_ms
@@ -202,7 +203,7 @@ def test_task_configs_that_fail_after_the_stop_leave_the_connector_stopped(world
     assert states(world) == [RunState.RUNNING] * 2
 
 
-# --- compared
+# --- comparison
 
 
 def test_unchanged_task_configs_are_not_written(world: World) -> None:
@@ -222,7 +223,7 @@ def test_unchanged_task_configs_are_not_written(world: World) -> None:
     ],
     ids=["fewer", "one changed", "more"],
 )
-def test_a_connector_may_ask_for_another_set_itself(world: World, tasks: tuple[dict[str, str], ...]) -> None:
+def test_a_connector_may_request_a_new_set_itself(world: World, tasks: tuple[dict[str, str], ...]) -> None:
     """`requestTaskReconfiguration`: every task starts again, the connector and others do not."""
     world.ask(CreateConnector("a", sink(3)))
     world.ask(CreateConnector("b", sink(2)))
@@ -241,7 +242,7 @@ def ask_for_reconfiguration(world: World, tasks: tuple[dict[str, str], ...]) -> 
     world.run()
 
 
-def test_a_set_that_shrinks_to_nothing_leaves_no_status_behind(world: World) -> None:
+def test_a_set_that_shrinks_to_nothing_leaves_no_status(world: World) -> None:
     world.ask(CreateConnector("a", sink(2)))
     ask_for_reconfiguration(world, ())
     world.advance(5_000)
@@ -251,7 +252,7 @@ def test_a_set_that_shrinks_to_nothing_leaves_no_status_behind(world: World) -> 
     assert states(world) == [RunState.RUNNING] * 2
 
 
-# --- committed
+# --- commit
 
 
 def test_a_set_is_committed_in_one_write_under_the_leaders_epoch(world: World) -> None:
@@ -272,8 +273,8 @@ def test_a_set_is_committed_in_one_write_under_the_leaders_epoch(world: World) -
     assert all(one.config_revision is not None for one in written), "of the config they were made from, and no other"
 
 
-def test_a_leader_that_is_none_any_more_commits_nothing(world: World) -> None:
-    """The store refuses its epoch; what it had made is made again under the next leader."""
+def test_a_leader_under_an_outdated_epoch_commits_nothing(world: World) -> None:
+    """The store refuses its epoch; its task configs are created again under the next leader."""
     refuse_commits(world, StaleEpoch("epoch 1 is over"))
     world.ask(CreateConnector("a", sink(1)))
     world.advance(1_000)
@@ -285,7 +286,7 @@ def test_a_leader_that_is_none_any_more_commits_nothing(world: World) -> None:
     assert world.config.commits == ["a"]
 
 
-# --- fenced (docs/reference/connect/herder.md, sections 5 and 10)
+# --- fence (docs/reference/connect/herder.md, sections 5 and 10)
 
 
 def test_external_zombie_fencing_request_for_already_fenced_connector(world: World) -> None:
@@ -299,17 +300,17 @@ def test_external_zombie_fencing_request_for_already_fenced_connector(world: Wor
 
 
 def test_external_zombie_fencing_request_for_fresh_connector(world: World) -> None:
-    """No set ran before: the count is recorded, nobody is fenced."""
+    """No set ran before: the count is recorded, no task is fenced."""
     world.ask(CreateConnector("a", sink(2)))
     assert world.config.counts == [("a", 2)]
     assert [worker.fences for worker in world.workers.values()] == [[], []]
 
 
 @pytest.mark.parametrize(("old", "new", "writes"), [(0, 3, 1), (1, 1, 1), (1, 2, 2), (2, 1, 2), (2, 2, 2)])
-def test_a_set_is_counted_with_its_commit_where_nothing_is_to_be_fenced(
+def test_a_set_is_counted_with_its_commit_when_nothing_must_be_fenced(
     world: World, old: int, new: int, writes: int
 ) -> None:
-    """Nothing ran, or task 0 alone did and alone will: one write. Otherwise what runs is stopped in between."""
+    """No task ran, or task 0 alone did and alone will: one write. Otherwise running tasks are stopped in between."""
     if old:
         world.ask(CreateConnector("a", sink(old)))
     seen_writes: list[ins.Write] = []
@@ -328,7 +329,7 @@ def test_a_set_is_counted_with_its_commit_where_nothing_is_to_be_fenced(
     assert states(world) == [RunState.RUNNING] * (1 + new)
 
 
-def test_a_commit_that_was_given_up_and_took_effect_is_found_out(world: World) -> None:
+def test_an_abandoned_commit_that_took_effect_is_detected(world: World) -> None:
     """1. A commit is written, but its outcome stays unknown; 2. the same set is committed again before the watch
     shows the first: the store refuses it, for tasks of the first may run; 3. the watch has it, and they do."""
     refuse_commits(world, RevisionMismatch("", "another task set is in force now"))
@@ -342,7 +343,9 @@ def test_a_commit_that_was_given_up_and_took_effect_is_found_out(world: World) -
 
 
 def lose_a_task(world: World, tasks: int) -> Worker:
-    """A connector whose task on w2 may run on: w2 hears nothing and has nobody's stop. Returns the other worker."""
+    """A connector whose task on w2 may run on: w2 receives nothing and has acknowledged no stop. Returns the other
+    worker.
+    """
     world.ask(CreateConnector("a", sink(tasks)))
     keeper, lost = world.workers["w1"], world.workers["w2"]
     if not any(unit.task is not None for unit in lost.held):
@@ -376,7 +379,9 @@ def test_external_zombie_fencing_request_immediate_completion(world: World) -> N
 
 @pytest.mark.parametrize("error_class", [ErrorClass.RETRIABLE, ErrorClass.UNKNOWN])
 def test_external_zombie_fencing_request_asynchronous_failure(world: World, error_class: ErrorClass) -> None:
-    """(and ...synchronous_failure): nothing starts, it says why, and it is tried again with a backoff."""
+    """(and ...synchronous_failure): nothing starts, the explanation gives the reason, and the fence is retried with a
+    backoff.
+    """
     keeper = lose_a_task(world, 2)
     world.ask(SetTarget("a", TargetState.STOPPED))
     world.advance(7_000)
@@ -394,7 +399,7 @@ def test_external_zombie_fencing_request_asynchronous_failure(world: World, erro
 
 
 def test_external_zombie_fencing_request_delayed_completion(world: World) -> None:
-    """However many tasks wait, one fence is under way per connector; none of them starts before it is over."""
+    """However many tasks wait, one fence is under way per connector; none of them starts before it has ended."""
     keeper = lose_a_task(world, 3)
     world.ask(SetTarget("a", TargetState.STOPPED))
     world.advance(7_000)
@@ -410,7 +415,7 @@ def test_external_zombie_fencing_request_delayed_completion(world: World) -> Non
     assert states(world) == [RunState.RUNNING] * 4
 
 
-def test_a_fence_asked_of_a_worker_that_dies_is_asked_of_another(world: World) -> None:
+def test_the_fence_of_a_worker_that_dies_is_sent_to_another(world: World) -> None:
     keeper = lose_a_task(world, 2)
     world.ask(SetTarget("a", TargetState.STOPPED))
     world.advance(7_000)
@@ -423,8 +428,8 @@ def test_a_fence_asked_of_a_worker_that_dies_is_asked_of_another(world: World) -
     assert states(world) == [RunState.RUNNING] * 3
 
 
-def test_a_fence_asked_of_a_worker_that_leaves_is_asked_of_another(world: World) -> None:
-    """It is released as soon as it holds nothing, whatever it was asked besides."""
+def test_the_fence_of_a_worker_that_leaves_is_sent_to_another(world: World) -> None:
+    """It is released as soon as it holds nothing, whatever commands it has."""
     keeper = lose_a_task(world, 2)
     world.ask(SetTarget("a", TargetState.STOPPED))
     world.advance(7_000)
@@ -439,9 +444,10 @@ def test_a_fence_asked_of_a_worker_that_leaves_is_asked_of_another(world: World)
     assert states(world) == [RunState.RUNNING] * 3
 
 
-def test_a_fence_says_nothing_of_a_task_lost_after_it_was_asked_for(world: World) -> None:
-    """1. A fence is asked for; 2. the lost worker returns with its old task, and is lost again; 3. the fence is
-    answered: the task may have taken its id back in between, so it is fenced again."""
+def test_a_fence_does_not_cover_a_task_lost_after_its_command(world: World) -> None:
+    """1. A fence is sent; 2. the lost worker returns with its old task, and is lost again; 3. the reply arrives: the
+    task may have taken its id back in between, so it is fenced again.
+    """
     keeper = lose_a_task(world, 2)
     lost = next(worker for worker in world.workers.values() if worker is not keeper)
     world.ask(SetTarget("a", TargetState.STOPPED))
@@ -461,8 +467,8 @@ def test_a_fence_says_nothing_of_a_task_lost_after_it_was_asked_for(world: World
     assert states(world) == [RunState.RUNNING] * 3
 
 
-def test_a_set_committed_during_a_fence_is_counted_once_for_the_last_one(world: World) -> None:
-    """Java answers 409 "because a new set of task configs was generated"; here the fence goes on and serves both."""
+def test_a_set_committed_during_a_fence_is_counted_once(world: World) -> None:
+    """Java answers 409 "because a new set of task configs was generated"; here the fence continues and serves both."""
     keeper = lose_a_task(world, 2)
     world.ask(SetTarget("a", TargetState.STOPPED))
     world.advance(7_000)
@@ -476,7 +482,7 @@ def test_a_set_committed_during_a_fence_is_counted_once_for_the_last_one(world: 
     assert states(world) == [RunState.RUNNING] * 5
 
 
-def test_the_next_life_of_a_name_waits_for_the_fence_of_the_one_before(world: World) -> None:
+def test_the_next_incarnation_of_a_name_waits_for_the_fence_of_the_last(world: World) -> None:
     keeper = lose_a_task(world, 3)
     world.ask(DeleteConnector("a"))
     world.advance(7_000)
@@ -486,8 +492,8 @@ def test_the_next_life_of_a_name_waits_for_the_fence_of_the_one_before(world: Wo
     assert states(world) == [RunState.RUNNING] * 2
 
 
-def test_a_life_that_begins_paused_keeps_no_statuses_of_the_tasks_before_it(world: World) -> None:
-    """Their worker was away when the connector was deleted, so that they could not go with it."""
+def test_an_incarnation_that_begins_paused_keeps_no_statuses_of_earlier_tasks(world: World) -> None:
+    """Their worker was unreachable when the connector was deleted, so that their statuses could not be removed."""
     keeper = lose_a_task(world, 3)
     lost = next(worker for worker in world.workers.values() if worker is not keeper)
     world.ask(DeleteConnector("a"))
@@ -504,7 +510,7 @@ def test_a_life_that_begins_paused_keeps_no_statuses_of_the_tasks_before_it(worl
 
 
 def test_deletion_clears_statuses_and_topics_in_one_write(world: World) -> None:
-    """Offsets are left: nothing of ours names them."""
+    """Offsets stay: no record of ours names them."""
     sent: list[ins.DeleteStatuses] = []
     handle = world.herder.handle
 
@@ -517,13 +523,13 @@ def test_deletion_clears_statuses_and_topics_in_one_write(world: World) -> None:
     world.herder.handle = noting  # type: ignore[method-assign]
     world.ask(DeleteConnector("a"))
     world.advance(3_000)
-    # No number to begin at: topics too, see tests/integration/test_herder_wire.py.
+    # Without a first task number, so including topics; see tests/integration/test_herder_wire.py.
     assert [(one.connector, one.tasks_from) for one in sent] == [("a", None)]
     assert sent[0].generation_below == max(start.assignment.generation for _, start in world.starts) + 1
     assert world.statuses == {}
 
 
-def test_the_backoff_by_the_numbers() -> None:
+def test_task_set_backoff_doubles_up_to_a_minute() -> None:
     assert [task_sets.backoff_ms(attempt) for attempt in (0, 1, 2, 7, 8, 50)] == [
         250,
         500,
@@ -534,8 +540,8 @@ def test_the_backoff_by_the_numbers() -> None:
     ]
 
 
-def test_an_inconsistent_set_is_made_anew(world: World) -> None:
-    """What compaction or a crashed Java worker left incomplete starts nothing until it is committed as ours."""
+def test_an_inconsistent_set_is_created_anew(world: World) -> None:
+    """A set left incomplete by compaction or by a crashed Java worker starts no task until it is committed as ours."""
     world.ask(CreateConnector("a", sink(2)))
     world.kill_herder()
     world.config.entries["a"] = replace(world.config.entries["a"], inconsistent=True)

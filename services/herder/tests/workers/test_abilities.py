@@ -33,14 +33,13 @@ _ODD = {
         (_ODD, {"w3"}),
         ({"value.converter": "Text"}, {"w3"}),
         ({"header.converter": "Text", **MASKED}, {"w3"}),
-        # What nobody told of keeps no worker out, and neither does what is no class: the task says what is wrong.
+        # A class that no worker reported excludes no worker, and neither does a malformed one: the task's failure names
+        # it.
         ({**MASKED, "transforms.m.plugin.version": "9.9"}, {"w1", "w2", "w3"}),
         ({"key.converter": "${env:CONVERTER}", "transforms": "m"}, {"w1", "w2", "w3"}),
     ],
 )
-def test_units_go_only_where_the_other_plugins_are_that_their_config_names(
-    config: dict[str, str], workers: set[str]
-) -> None:
+def test_units_run_only_where_all_plugins_of_their_config_are(config: dict[str, str], workers: set[str]) -> None:
     world = World()
     world.lead()
     for name, more in (("w1", ()), ("w2", MASKS[:1]), ("w3", (MASKS[1], *OTHERS))):
@@ -49,7 +48,7 @@ def test_units_go_only_where_the_other_plugins_are_that_their_config_names(
     world.ask(CreateConnector("a", sink(6, **config)))
     held = {name for name, worker in world.workers.items() if any(unit.connector == "a" for unit in worker.held)}
     assert held == workers
-    # A change of the config moves what runs.
+    # A changed config moves running units.
     world.ask(UpdateConnector("plain", sink(3, **config)))
     world.share()
     assert {where for unit, (where, *_) in world.running().items() if unit.connector == "plain"} <= workers
@@ -70,8 +69,8 @@ def test_units_wait_for_a_worker_that_had_the_plugin() -> None:
     assert {tuple(where) for where in world.running().values()} == {("w2",)}
 
 
-def test_a_worker_without_a_plugin_takes_what_it_can_once_another_tells_of_it() -> None:
-    """Nobody knew the class; what failed for it moves to who has it."""
+def test_units_move_when_another_worker_reports_their_missing_plugin() -> None:
+    """No worker had reported the class; units that failed for it move to a worker that has it."""
     world = World()
     world.lead()
     world.worker("w1")
@@ -86,7 +85,7 @@ def test_a_worker_without_a_plugin_takes_what_it_can_once_another_tells_of_it() 
     )
 
 
-def test_a_worker_that_has_all_that_a_config_names_is_asked_about_it() -> None:
+def test_commands_about_a_config_go_to_a_worker_with_all_its_plugins() -> None:
     world = World()
     world.lead()
     world.worker("w1")

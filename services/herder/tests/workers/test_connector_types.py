@@ -49,7 +49,7 @@ def test_a_class_with_a_neutral_name_is_known_by_its_stored_tasks() -> None:
     assert plugin_catalog.type_of(fleet, unknown) is ConnectorType.UNKNOWN
 
 
-def test_a_workers_report_goes_before_names_and_outlives_the_worker() -> None:
+def test_a_workers_report_precedes_names_and_outlives_the_worker() -> None:
     mover = Plugin("com.example.MoverSink", ("Mover",), PluginKind.SOURCE, "1.0")
     world = World()
     world.lead()
@@ -63,7 +63,7 @@ def test_a_workers_report_goes_before_names_and_outlives_the_worker() -> None:
     assert view.type is ConnectorType.SOURCE
 
 
-def test_reported_connectors_outlive_the_leadership() -> None:
+def test_reported_connector_types_outlive_the_leadership() -> None:
     memory = new_memory(Rules())
     mover = Plugin("com.example.MoverSink", ("Mover",), PluginKind.SOURCE, "1.0")
     memory.fleet.note_plugins(Member("w1", "life", "here:1", 8, (mover,), 1, 0, 0))

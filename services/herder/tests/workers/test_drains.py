@@ -51,7 +51,7 @@ def unit(world: World, task: int | None, name: str = "a") -> UnitView:
     return view.status if task is None else view.tasks[task].status
 
 
-def test_a_drained_worker_holds_nothing_and_says_so() -> None:
+def test_a_drained_worker_holds_nothing_and_is_shown_as_drained() -> None:
     world = mesh()
     since = len(world.starts)
     had = set(world.workers["w1"].held)
@@ -73,7 +73,7 @@ def test_a_repeated_drain_changes_nothing() -> None:
     assert len(world.starts) == since
 
 
-def test_undrain_gives_it_its_share() -> None:
+def test_an_undrained_worker_gets_its_share() -> None:
     world = mesh()
     world.ask(DrainWorker("w1"))
     since = len(world.starts)
@@ -101,7 +101,7 @@ def test_a_drain_and_its_end_outlive_the_leader(undrained: bool) -> None:
     assert len(world.starts) == since
 
 
-def test_a_drain_ends_with_the_life_of_its_worker() -> None:
+def test_a_drain_ends_with_the_incarnation_of_its_worker() -> None:
     world = mesh()
     world.ask(DrainWorker("w1"))
     world.kill("w1")
@@ -111,7 +111,7 @@ def test_a_drain_ends_with_the_life_of_its_worker() -> None:
     assert world.placed()["w1"] == 2
 
 
-def test_a_unit_that_no_other_worker_can_take_runs_on_until_one_can() -> None:
+def test_a_unit_that_no_other_worker_can_run_stays_until_one_can() -> None:
     world = World()
     world.lead()
     world.worker("w1", (SINK,))
@@ -134,13 +134,13 @@ def test_a_unit_that_no_other_worker_can_take_runs_on_until_one_can() -> None:
     assert worker(world, "w1").state is WorkerState.DRAINED
 
 
-def test_the_last_worker_drained_runs_on() -> None:
+def test_units_of_the_last_drained_worker_run_on() -> None:
     world = mesh(workers=1)
     world.ask(DrainWorker("w1"))
     assert len(world.workers["w1"].held) == 7
 
 
-def test_a_retry_after_the_worker_left_is_told_the_first_outcome() -> None:
+def test_a_drain_retried_after_its_worker_left_gets_the_first_outcome() -> None:
     world = mesh()
     once = WriteOptions("drain-1")
     assert world.ask(DrainWorker("w1"), once) == Draining("w1")
@@ -153,7 +153,7 @@ def test_a_retry_after_the_worker_left_is_told_the_first_outcome() -> None:
     assert (worker(world, "w1").state, worker(world, "w1").reason) == (WorkerState.DRAINED, "drained, and it left")
     assert [one.worker_id for one in world.herder.workers()] == ["w2", "w3"], "it is not listed any more"
     for options in (WriteOptions("drain-2"), WriteOptions()):
-        world.advance(10_000)  # until nobody believes in its lease
+        world.advance(10_000)  # until its lease has ended
         with pytest.raises(WorkerNotFound):
             world.ask(DrainWorker("w1"), options)
     for other in (DrainWorker("w9"), UndrainWorker("w1")):
@@ -167,14 +167,14 @@ def leader_changes(world: World) -> None:
 
 
 def leases_end(world: World) -> None:
-    """Time passes until nobody believes any more in the leases of those that are gone."""
+    """Advance the time until the leases of gone workers have ended."""
     world.advance(10_000)
     world.post(ev.LeasesChanged(world.leases()))
     world.run()
 
 
 @pytest.mark.parametrize("first", ["worker", "leader"])
-def test_a_retry_after_the_worker_left_and_the_leader_changed_is_told_the_first_outcome(first: str) -> None:
+def test_a_drain_retried_after_its_worker_left_and_the_leader_changed_gets_the_first_outcome(first: str) -> None:
     world = mesh()
     once = WriteOptions("drain-1")
     world.ask(DrainWorker("w1"), once)
@@ -199,7 +199,7 @@ def test_a_retry_after_the_worker_left_and_the_leader_changed_is_told_the_first_
             world.ask(DrainWorker("w1"), options)
 
 
-def test_a_new_leader_does_not_call_a_worker_gone_that_may_still_dial_in() -> None:
+def test_a_new_leader_refuses_a_drain_as_retriable_while_its_worker_may_dial_in() -> None:
     world = mesh()
     once = WriteOptions("drain-1")
     world.ask(DrainWorker("w1"), once)
@@ -213,14 +213,14 @@ def test_a_new_leader_does_not_call_a_worker_gone_that_may_still_dial_in() -> No
     assert worker(world, "w1").reason == "drained: `herd undrain` gives it work again"
 
 
-def test_what_a_worker_lost_while_it_drained_still_holds_is_not_called_drained() -> None:
+def test_a_draining_worker_lost_with_units_is_not_shown_as_drained() -> None:
     world = mesh()
     world.workers["w1"].stop_silently = True
     world.ask(DrainWorker("w1"), WriteOptions("drain-1"))
     for name in ("w1", "w2", "w3"):
         world.kill(name)
     leader_changes(world)
-    leases_end(world)  # nobody is there to take what it held
+    leases_end(world)  # no worker is there to take over its units
     assert world.ask(DrainWorker("w1"), WriteOptions("drain-1")) == Draining("w1")
     assert world.herder.worker("w1") is None
 
@@ -243,7 +243,7 @@ def test_a_drain_that_could_not_be_recorded_is_not_confirmed(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("leaders", [1, 2])
-def test_a_retry_drains_no_later_life_of_the_worker(leaders: int) -> None:
+def test_a_retried_drain_drains_no_later_incarnation(leaders: int) -> None:
     world = mesh()
     once = WriteOptions("drain-1")
     world.ask(DrainWorker("w1"), once)
@@ -260,8 +260,8 @@ def test_a_retry_drains_no_later_life_of_the_worker(leaders: int) -> None:
 
 
 @pytest.mark.parametrize("asked_again", [False, True])
-def test_a_drain_recorded_after_the_life_that_confirmed_it_drains_no_later_one(asked_again: bool) -> None:
-    """The config store is away while the worker, drained by then, is started anew."""
+def test_a_drain_recorded_after_its_incarnation_ended_drains_no_later_one(asked_again: bool) -> None:
+    """The config store is unreachable while the worker, drained by then, is restarted."""
     world = mesh()
     once, asked_at = WriteOptions("drain-1"), len(world.starts)
     world.config_delay_ms = 5_000
@@ -285,7 +285,7 @@ def test_a_drain_recorded_after_the_life_that_confirmed_it_drains_no_later_one(a
 
 @pytest.mark.parametrize("remembered", [True, False], ids=["recorded yesterday", "made by a clock far behind"])
 def test_an_expired_request_id_drains_nothing(remembered: bool) -> None:
-    """Refused as not applied anew: so the worker that was undrained since, or never drained, keeps its work."""
+    """It is refused and not applied again: a worker that was undrained since, or never drained, keeps its units."""
     world = mesh()
     once = WriteOptions("drain-1")
     if remembered:
@@ -301,7 +301,7 @@ def test_an_expired_request_id_drains_nothing(remembered: bool) -> None:
     assert (world.config.applied, len(world.starts)) == (applied, since)
 
 
-def test_a_worker_lost_before_it_was_drained_did_not_leave_because_of_that() -> None:
+def test_a_worker_lost_before_it_was_drained_is_not_shown_as_drained() -> None:
     world = mesh()
     world.workers["w1"].stop_silently = True
     world.ask(DrainWorker("w1"), WriteOptions("drain-1"))
@@ -314,7 +314,7 @@ def version(number: str) -> tuple[Plugin, ...]:
     return (Plugin("herdmesh.TestSink", ("TestSink",), PluginKind.SINK, number),)
 
 
-def test_units_go_only_where_the_plugin_has_the_version_asked_for() -> None:
+def test_units_run_only_where_the_plugin_has_the_requested_version() -> None:
     world = World()
     world.lead()
     world.worker("w1", version("1.0"))
@@ -356,12 +356,12 @@ def test_units_go_only_where_the_plugin_has_the_version_asked_for() -> None:
         ("2.0-SNAPSHOT", "(,2.0)", True),
     ],
 )
-def test_versions_are_asked_for_as_in_maven(have: str, wanted: str, met: bool) -> None:
+def test_version_ranges_match_as_in_maven(have: str, wanted: str, met: bool) -> None:
     assert meets(have, wanted) is met
 
 
 @given(*[st.from_regex(r"[0-9]{1,2}(\.[0-9]{1,2}){0,2}(-(rc1|alpha|SNAPSHOT))?", fullmatch=True)] * 3)
-def test_versions_are_in_one_order(one: str, two: str, three: str) -> None:
+def test_versions_have_a_total_order(one: str, two: str, three: str) -> None:
     assert compare(one, two) == -compare(two, one)
     assert compare(one, one) == 0
     if compare(one, two) <= 0 and compare(two, three) <= 0:
@@ -375,7 +375,7 @@ def test_a_unit_that_runs_as_wanted_has_no_explanation() -> None:
     assert {unit(world, task).explanation for task in (None, *range(6))} == {""}
 
 
-def test_a_unit_that_waits_for_its_worker_says_for_how_long() -> None:
+def test_a_unit_that_waits_for_its_worker_explains_for_how_long() -> None:
     world = mesh(rules=Rules(rebalance_delay_ms=30_000, balance_delay_ms=500))
     lost = next(iter(unit.task for unit in world.workers["w2"].held if unit.task is not None))
     world.kill("w2")
@@ -388,7 +388,7 @@ def test_a_unit_that_waits_for_its_worker_says_for_how_long() -> None:
     assert unit(world, lost).explanation == "waits up to 12 s for worker w2 to return"
 
 
-def test_a_unit_that_moves_says_from_where_to_where() -> None:
+def test_a_moving_unit_explains_its_source_and_target() -> None:
     world = mesh(workers=1)
     world.workers["w1"].stop_silently = True
     world.worker("w2")
@@ -398,7 +398,7 @@ def test_a_unit_that_moves_says_from_where_to_where() -> None:
     assert moving == ["stopping on w1 before it starts on w2 (w1 has 30 s to confirm it)"] * 3
 
 
-def test_a_set_that_must_be_fenced_first_says_so() -> None:
+def test_a_set_that_must_be_fenced_first_explains_it() -> None:
     world = mesh(workers=2)
     for name in ("w1", "w2"):
         world.workers[name].stop_silently = True
@@ -406,7 +406,7 @@ def test_a_set_that_must_be_fenced_first_says_so() -> None:
     assert unit(world, None).explanation.startswith("stopping on ")
     assert unit(world, None).explanation.endswith("before it starts there again (w1 has 30 s to confirm it)")
     world.workers["w1"].stop_silently = False
-    world.advance(31_000)  # the connector's own stop counts as lost, it starts anew and makes two tasks
+    world.advance(31_000)  # the connector's own stop counts as lost, it starts anew and creates two tasks
     assert "its old set" in unit(world, 0).explanation or "before it starts" in unit(world, 0).explanation
 
 
@@ -424,7 +424,7 @@ def test_a_new_leader_names_the_workers_that_it_waits_for() -> None:
     )
 
 
-def test_without_any_worker_a_unit_says_so() -> None:
+def test_a_unit_without_any_worker_explains_it() -> None:
     world = mesh(workers=1)
     world.kill("w1")
     world.advance(3_000)
@@ -432,7 +432,7 @@ def test_without_any_worker_a_unit_says_so() -> None:
     assert UnitId("a") not in world.running()
 
 
-def test_when_all_workers_leave_within_a_moment_nothing_starts() -> None:
+def test_no_unit_starts_when_all_workers_leave_within_a_moment() -> None:
     world = mesh()
     since = len(world.starts)
     for name in ("w1", "w2", "w3"):
@@ -443,7 +443,7 @@ def test_when_all_workers_leave_within_a_moment_nothing_starts() -> None:
     assert all(one.released and not one.held for one in world.workers.values())
 
 
-def test_what_a_leaving_worker_has_runs_on_until_it_is_known_who_else_leaves() -> None:
+def test_units_of_a_leaving_worker_run_on_until_other_leavers_are_known() -> None:
     world = mesh()
     had = set(world.workers["w1"].held)
     world.workers["w1"].leave()
@@ -454,7 +454,7 @@ def test_what_a_leaving_worker_has_runs_on_until_it_is_known_who_else_leaves() -
     assert world.workers["w1"].released
 
 
-def test_workers_that_leave_one_after_the_other_without_end_hold_each_other_up_for_a_bounded_time() -> None:
+def test_workers_that_keep_leaving_delay_each_other_for_a_bounded_time() -> None:
     world = mesh(workers=12)
     first = world.workers["w1"]
     begun_ms = world.now
@@ -467,8 +467,8 @@ def test_workers_that_leave_one_after_the_other_without_end_hold_each_other_up_f
     assert world.now - begun_ms <= 2_500
 
 
-def test_a_worker_that_left_and_dials_in_again_gets_nothing() -> None:
-    """Its process is on its way out; an older build says nothing of that when it dials in."""
+def test_a_worker_that_left_and_dials_in_again_gets_no_unit() -> None:
+    """Its process is about to end; an older build does not say so in its hello."""
     world = mesh(workers=2)
     leaver = world.workers["w1"]
     leaver.leave()
@@ -483,7 +483,7 @@ def test_a_worker_that_left_and_dials_in_again_gets_nothing() -> None:
     assert {name for name, _ in world.starts[since:]} == {"w2"}
 
 
-def test_a_worker_that_leaves_says_so_to_the_next_leader_before_it_can_start_anything() -> None:
+def test_a_leaving_worker_says_so_in_its_hello_to_the_next_leader() -> None:
     world = mesh(workers=2)
     leaver = world.workers["w1"]
     world.kill_herder()
@@ -495,7 +495,7 @@ def test_a_worker_that_leaves_says_so_to_the_next_leader_before_it_can_start_any
     assert {name for name, _ in world.starts[since:]} == {"w2"}
 
 
-def test_the_next_life_of_a_worker_that_left_takes_work() -> None:
+def test_the_next_incarnation_of_a_worker_that_left_takes_work() -> None:
     world = mesh(workers=1)
     world.workers["w1"].leave()
     world.advance(2_000)

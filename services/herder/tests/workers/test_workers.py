@@ -1,4 +1,4 @@
-"""Workers and leaders that come and go: adoption, loss, double claims, drains. Only units that must move move."""
+"""Workers and leaders that come and go: adoption, loss, double claims, drains. Only units that must move do."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_failed_task_is_adopted_as_failed(world: World) -> None:
     assert cluster(world) == (0, 9)
 
 
-def test_a_new_leader_waits_for_a_live_worker_and_places_what_nobody_has(world: World) -> None:
+def test_a_new_leader_waits_for_a_live_worker_and_adopts_its_units(world: World) -> None:
     starts = len(world.starts)
     world.kill_herder()
     slow = world.workers["w2"]
@@ -73,7 +73,7 @@ def test_a_new_leader_waits_for_a_live_worker_and_places_what_nobody_has(world: 
     world.advance(2_000)
     view = world.herder.connector("a")
     assert view is not None
-    # Its lease lives: what it last reported RUNNING is not given to anybody else, and shown as it was reported.
+    # Its lease is live: units that it last reported RUNNING are given to no other worker, and shown as reported.
     assert len(world.starts) == starts
     assert [task.status.state for task in view.tasks] == [RunState.RUNNING] * 4
     slow.thaw()
@@ -81,7 +81,7 @@ def test_a_new_leader_waits_for_a_live_worker_and_places_what_nobody_has(world: 
     assert cluster(world) == (0, 9)
 
 
-def test_a_new_leader_gives_up_waiting_after_the_session_timeout(world: World) -> None:
+def test_a_new_leader_stops_waiting_after_the_session_timeout(world: World) -> None:
     world.kill_herder()
     lost = world.workers["w2"]
     had = set(lost.held)
@@ -102,13 +102,13 @@ def test_a_new_leader_does_not_wait_for_a_dead_lease(world: World) -> None:
     assert set(world.workers["w1"].held) >= had
 
 
-def test_a_new_leader_does_not_believe_leases_that_call_a_present_worker_dead(world: World) -> None:
+def test_a_new_leader_ignores_leases_that_call_a_connected_worker_dead(world: World) -> None:
     starts = len(world.starts)
     world.kill_herder()
     world.status_store_away = True
     late = world.workers["w2"]
     late.frozen = True
-    world.advance(7_000)  # the leases run out: nobody writes them
+    world.advance(7_000)  # the leases end: nobody writes them
     world.lead()
     world.advance(1_500)
     assert len(world.starts) == starts
@@ -117,7 +117,7 @@ def test_a_new_leader_does_not_believe_leases_that_call_a_present_worker_dead(wo
     assert cluster(world) == (0, 9)
 
 
-def test_a_config_changed_while_nobody_led_restarts_only_its_own(world: World) -> None:
+def test_a_config_changed_while_nobody_led_restarts_only_its_own_units(world: World) -> None:
     world.kill_herder()
     entry = world.config.entries["a"]
     changed = {**entry.config, "file": "other"}
@@ -142,7 +142,7 @@ def test_a_killed_workers_units_move_after_the_grace_and_no_others(world: World)
     assert kept.items() <= {unit: held.assignment for unit, held in world.workers["w1"].held.items()}.items()
 
 
-def test_a_stream_that_comes_back_in_time_moves_nothing(world: World) -> None:
+def test_a_stream_that_returns_within_the_grace_moves_nothing(world: World) -> None:
     where, counts = world.running(), cluster(world)
     world.hang_up(world.workers["w2"])
     world.advance(10_000)
@@ -150,7 +150,7 @@ def test_a_stream_that_comes_back_in_time_moves_nothing(world: World) -> None:
     assert cluster(world) == counts
 
 
-def test_a_restarted_worker_frees_its_old_life_at_once(world: World) -> None:
+def test_a_restarted_worker_frees_its_earlier_incarnation_at_once(world: World) -> None:
     had, starts = set(world.workers["w2"].held), len(world.starts)
     world.kill("w2")
     world.revive("w2")
@@ -158,7 +158,7 @@ def test_a_restarted_worker_frees_its_old_life_at_once(world: World) -> None:
     assert {start.unit for _, start in world.starts[starts:]} == had
 
 
-def test_of_two_living_workers_of_one_id_the_replaced_one_is_refused_and_both_are_told(world: World) -> None:
+def test_the_replaced_of_two_living_workers_of_one_id_is_refused_and_shown(world: World) -> None:
     """They evicted each other 25 times a second, each time with all their units."""
     had, starts = set(world.workers["w2"].held), len(world.starts)
     first = world.workers["w2"]
@@ -183,21 +183,21 @@ def test_of_two_living_workers_of_one_id_the_replaced_one_is_refused_and_both_ar
     assert shown.conditions == ()
 
 
-def test_silence_frees_after_the_session_timeout(world: World) -> None:
+def test_units_of_a_silent_worker_move_after_the_session_timeout(world: World) -> None:
     had = set(world.workers["w2"].held)
     world.workers["w2"].frozen = True
     world.advance(5_500)
     assert not had & set(world.workers["w1"].held)
     world.advance(1_000)
     assert had <= set(world.workers["w1"].held)
-    # It thaws, dials in with what is given away, and gives up what the newer assignment of another says.
+    # It thaws, dials in with units that have moved, and releases those with a newer assignment elsewhere.
     world.workers["w2"].thaw()
     world.advance(2_000)
     assert sum(world.placed().values()) == 7
     assert max(world.placed().values()) - min(world.placed().values()) <= 1
 
 
-def test_numbers_lost_while_stopping_are_fenced_before_a_new_set(world: World) -> None:
+def test_task_numbers_lost_while_stopping_are_fenced_before_a_new_set(world: World) -> None:
     world.workers["w2"].frozen = True
     world.ask(SetTarget("a", TargetState.STOPPED))
     world.advance(7_000)
@@ -210,7 +210,7 @@ def test_numbers_lost_while_stopping_are_fenced_before_a_new_set(world: World) -
     assert fences == [("a", 4)], "nothing is lost any more, so nothing needs a fence"
 
 
-def test_numbers_that_run_elsewhere_by_now_are_fenced_before_a_new_set(world: World) -> None:
+def test_lost_task_numbers_that_run_elsewhere_are_fenced_before_a_new_set(world: World) -> None:
     """The lost worker may be cut off from us and not from Kafka: it takes an id back while its new owner is idle."""
     world.workers["w2"].frozen = True
     world.advance(7_000)
@@ -228,7 +228,7 @@ def test_numbers_that_run_elsewhere_by_now_are_fenced_before_a_new_set(world: Wo
 
 
 def test_a_leader_that_dies_before_the_count_leaves_the_fence_to_the_next(world: World) -> None:
-    """1. A smaller set is committed; 2. the leader dies; 3. a worker with old tasks is away; 4. another leads."""
+    """1. A smaller set is committed; 2. the leader dies; 3. a worker with old tasks is cut off; 4. another leads."""
     world.workers["w2"].frozen = True
     world.kill_herder()
     entry = world.config.entries["a"]
@@ -275,7 +275,7 @@ def test_an_older_claim_loses(world: World) -> None:
     assert owner.held[unit].assignment == mine
 
 
-def test_an_older_claim_loses_also_when_the_newer_is_over_and_nobody_wrote_of_it(world: World) -> None:
+def test_an_older_claim_loses_after_the_newer_one_ended_without_a_status(world: World) -> None:
     unit = UnitId("a", 0)
     owner = next(worker for worker in world.workers.values() if unit in worker.held)
     mine = owner.held[unit].assignment
@@ -291,12 +291,11 @@ def test_an_older_claim_loses_also_when_the_newer_is_over_and_nobody_wrote_of_it
 
 
 @pytest.mark.parametrize(("ahead", "restarts"), [(1, 1), (1_000_000, 0)])
-def test_what_was_adopted_starts_anew_below_the_late_word_of_a_newer_owner(
-    world: World, ahead: int, restarts: int
-) -> None:
-    """1. The leader before started a-0 elsewhere, and it was given up there; 2. its first owner, cut off until now,
-    keeps it; 3. what the newer owner said arrives, and would stand over all that the first one says. A generation above
-    all that were ever given out is of another history: no start of ours would reach it."""
+def test_an_adopted_unit_restarts_above_a_late_status_of_a_newer_owner(world: World, ahead: int, restarts: int) -> None:
+    """1. The previous leader started a-0 elsewhere, and it was released there; 2. its first owner, cut off until now,
+    keeps it; 3. the newer owner's status arrives, and would hide all that the first owner writes. A generation above
+    all that were ever given out belongs to another history: no start of ours would reach it.
+    """
     unit = UnitId("a", 0)
     owner = next(worker for worker in world.workers.values() if unit in worker.held)
     other = next(worker for worker in world.workers.values() if worker is not owner)
@@ -338,7 +337,7 @@ def test_a_leaving_worker_is_released_when_it_holds_nothing(world: World) -> Non
     assert [view.worker_id for view in world.herder.workers()] == ["w1"]
 
 
-def test_the_last_leaving_worker_stops_everything(world: World) -> None:
+def test_the_last_leaving_workers_stop_all_units(world: World) -> None:
     for worker in world.workers.values():
         assert worker.session is not None
         worker.say(ev.WorkerLeft(worker.session))
@@ -350,7 +349,7 @@ def test_the_last_leaving_worker_stops_everything(world: World) -> None:
     assert view.status.conditions[0].type == "NO_WORKER"
 
 
-def test_drain(world: World) -> None:
+def test_a_drain_moves_all_tasks_and_an_unknown_worker_is_refused(world: World) -> None:
     world.ask(DrainWorker("w1"))
     assert world.placed() == {"w1": 0, "w2": 7}
     view = world.herder.worker("w1")
@@ -360,7 +359,7 @@ def test_drain(world: World) -> None:
         world.ask(DrainWorker("nobody"))
 
 
-def test_units_go_only_where_their_plugin_is() -> None:
+def test_units_run_only_where_their_plugin_is() -> None:
     world = World()
     world.lead()
     world.worker("w1", (SINK,))
@@ -380,7 +379,7 @@ def test_java_names_and_aliases_name_the_same_plugin() -> None:
     assert len(world.workers["w1"].held) == 2
 
 
-def test_pause_reaches_a_worker_that_was_away(world: World) -> None:
+def test_a_pause_reaches_a_worker_that_was_unreachable(world: World) -> None:
     away = world.workers["w2"]
     world.hang_up(away)
     world.ask(SetTarget("a", TargetState.PAUSED))
@@ -388,7 +387,7 @@ def test_pause_reaches_a_worker_that_was_away(world: World) -> None:
     assert {held.state for unit, held in away.held.items() if unit.connector == "a"} == {RunState.PAUSED}
 
 
-def test_pause_reaches_a_unit_that_was_starting_while_nobody_led(world: World) -> None:
+def test_a_pause_reaches_a_unit_that_was_starting_while_nobody_led(world: World) -> None:
     """1. a-0 starts; 2. the leader dies; 3. a is paused; 4. a-0 is adopted while it still starts, and then runs."""
     unit = UnitId("a", 0)
     worker = next(worker for worker in world.workers.values() if unit in worker.held)
@@ -401,7 +400,7 @@ def test_pause_reaches_a_unit_that_was_starting_while_nobody_led(world: World) -
     assert worker.held[unit].target is TargetState.PAUSED
 
 
-def test_a_stop_that_nobody_acknowledges_counts_as_lost(world: World) -> None:
+def test_an_unacknowledged_stop_counts_as_lost(world: World) -> None:
     for worker in world.workers.values():
         worker.stop_silently = True
     world.ask(UpdateConnector("a", sink(2)))
@@ -410,7 +409,7 @@ def test_a_stop_that_nobody_acknowledges_counts_as_lost(world: World) -> None:
     assert world.config.counts[-1] == ("a", 2)
 
 
-def test_lost_units_wait_for_their_worker_if_the_operator_wants_it() -> None:
+def test_lost_units_wait_for_their_worker_with_a_rebalance_delay() -> None:
     world = World(rules=Rules(rebalance_delay_ms=30_000, balance_delay_ms=500))
     world.lead()
     world.worker("w1")
@@ -425,7 +424,7 @@ def test_lost_units_wait_for_their_worker_if_the_operator_wants_it() -> None:
     assert set(world.workers["w2"].held) == had
 
 
-def test_our_own_standstill_is_not_held_against_workers(world: World) -> None:
+def test_a_frozen_herder_does_not_count_its_own_freeze_as_silence(world: World) -> None:
     starts = len(world.starts)
     world.now += 30_000
     world.advance(3_000)
@@ -466,7 +465,7 @@ def test_nothing_is_decided_from_configs_older_than_the_epoch() -> None:
     assert world.herder.refusal is None
 
 
-def test_a_worker_that_saw_a_newer_leader_is_not_commanded(world: World) -> None:
+def test_a_worker_that_has_seen_a_newer_leader_gets_no_commands(world: World) -> None:
     ahead = world.workers["w1"]
     ahead.epoch_max = 50
     world.hang_up(ahead)
@@ -477,7 +476,7 @@ def test_a_worker_that_saw_a_newer_leader_is_not_commanded(world: World) -> None
 
 @pytest.mark.parametrize("same_leader", [False, True])
 @pytest.mark.parametrize("task", [None, 0])
-def test_what_a_worker_is_stopping_is_not_adopted_and_starts_when_it_is_over(
+def test_a_stopping_unit_is_not_adopted_and_starts_after_its_stop(
     world: World, same_leader: bool, task: int | None
 ) -> None:
     unit = UnitId("a", task)
