@@ -54,7 +54,7 @@ MODULES = (
     *(config_store, status_store, views),
 )
 #: Requests for a target state: guessing another state would be wrong, so the caller gets the known ones.
-REFUSES_BY_NAME = {config_store.target_state_from_proto, values.target_asked}
+REFUSES_BY_NAME = {config_store.target_state_from_proto, values.requested_target_state}
 #: Functions that fill a message, and read none.
 WRITERS = {"_fill_lag", "_fill_status", "_question_to"}
 

@@ -61,7 +61,7 @@ class Answers:
                 return replace(reply, loggers=tuple(LoggerLevel(name, level, world.now) for name in changed))
             case qu.AlterOffsets(connector=connector):
                 if self.offset_failure is not None:
-                    return replace(reply, failure=self.offset_failure, uncertain=self.offset_uncertain)
+                    return replace(reply, failure=self.offset_failure, outcome_unknown=self.offset_uncertain)
                 if question.prepare and not self.has_offset_file:
                     return replace(reply, offsets=OffsetsAnswer(question.offsets), prepared=question.offsets)
                 before = tuple(world.offsets.get(connector, []))

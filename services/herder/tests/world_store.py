@@ -150,7 +150,9 @@ class ConfigStore:
             self.begun[wanted.connector] = wanted.options.request_id
             self.beginnings.append(wanted)
             self.next()
-        return Outcome(() if wanted.ended else (wanted.connector,), offsets=OffsetsRecorded(wanted.ended, wanted.told))
+        return Outcome(
+            () if wanted.ended else (wanted.connector,), offsets=OffsetsRecorded(wanted.ended, wanted.response)
+        )
 
     def _apply(self, wanted: ins.Write) -> Outcome:
         assert not isinstance(wanted, ins.RotateSessionKey | ins.DeleteStatuses | ins.PutStatus | ins.PutLogger), (

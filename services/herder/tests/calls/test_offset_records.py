@@ -242,7 +242,7 @@ def test_a_repeated_beginning_without_a_request_id_is_the_calls_own(world: World
     number = world.call(ALTER)
     world.run()
     begun = world.config.beginnings[-1]
-    known = OffsetsRecorded(ended=False, told=begun.told, repeated=True)
+    known = OffsetsRecorded(ended=False, response=begun.response, repeated=True)
     world.post(ev.WriteDone(begun.op, revision(world.config.offset), offsets=known))
     world.run()
     assert isinstance(world.answers[number], OffsetsRefused)
@@ -252,7 +252,7 @@ def test_deleted_offsets_are_recorded_only_under_a_request_id(world: World) -> N
     for options in (WriteOptions(), R1):
         world.offsets["a"] = [(AT_7,)]
         world.ask(RESET, options)
-    assert [one.told.offsets for one in world.config.beginnings] == [(), (AT_7,)]
+    assert [one.response.offsets for one in world.config.beginnings] == [(), (AT_7,)]
 
 
 # --- refusals

@@ -241,20 +241,20 @@ def test_a_change_for_a_class_that_no_worker_has_is_refused(stopped: World) -> N
 # --- workers' replies
 
 
-def fail(world: World, *, uncertain: bool) -> None:
+def fail(world: World, *, outcome_unknown: bool) -> None:
     for worker in world.workers.values():
-        worker.answers.offset_failure = AWAY if uncertain else REFUSED
-        worker.answers.offset_uncertain = uncertain
+        worker.answers.offset_failure = AWAY if outcome_unknown else REFUSED
+        worker.answers.offset_uncertain = outcome_unknown
 
 
 def test_a_connectors_refusal_is_passed_on_with_its_message(stopped: World) -> None:
-    fail(stopped, uncertain=False)
+    fail(stopped, outcome_unknown=False)
     with pytest.raises(OffsetsRefused, match="were not changed: The value for the 'position' key"):
         stopped.ask(ALTER)
 
 
 def test_an_unknown_outcome_at_the_worker_has_its_own_error(stopped: World) -> None:
-    fail(stopped, uncertain=True)
+    fail(stopped, outcome_unknown=True)
     with pytest.raises(WriteOutcomeUnknown, match="does not know whether the offsets of a were changed"):
         stopped.ask(ALTER)
     for worker in stopped.workers.values():
@@ -344,7 +344,7 @@ def test_a_retried_change_gets_the_first_outcome(stopped: World) -> None:
 
 
 def test_a_change_with_an_unknown_outcome_can_be_retried(stopped: World) -> None:
-    fail(stopped, uncertain=True)
+    fail(stopped, outcome_unknown=True)
     with pytest.raises(WriteOutcomeUnknown):
         stopped.ask(ALTER, WriteOptions(request_id="r1"))
     for worker in stopped.workers.values():

@@ -79,7 +79,7 @@ class ConnectorServicer(OffsetRpcs):
         wanted = rq.CreateConnector(
             request.name,
             properties.from_proto(request.config),
-            values.target_asked(request.initial_state, "initial_state"),
+            values.requested_target_state(request.initial_state, "initial_state"),
             tuple(session_wire.offset_from(offset) for offset in request.initial_offsets),
         )
         written = await self._call(wanted, rq.Written, request.request_id, None, context)

@@ -161,9 +161,9 @@ def record_offsets(wanted: ins.RecordOffsets, request_id: str, leader_id: str) -
     told = config_pb2.OffsetsTold(
         offsets=[
             config_pb2.PartitionOffset(partition_json=one.partition_json, offset_json=one.offset_json)
-            for one in wanted.told.offsets
+            for one in wanted.response.offsets
         ],
-        message=wanted.told.message,
+        message=wanted.response.message,
     )
     options = _options(wanted.options, request_id)
     if not wanted.ended:  # a former leader may still record the end of a change that it began

@@ -73,7 +73,7 @@ def target_state(value: common.TargetState.ValueType) -> TargetState | None:
     return TARGET_STATES.enum_from(value, TargetState.PAUSED) if value else None
 
 
-def target_asked(value: common.TargetState.ValueType, field: str) -> TargetState | None:
+def requested_target_state(value: common.TargetState.ValueType, field: str) -> TargetState | None:
     """A target state in a caller's request, None when unspecified. Raises RequestInvalid for one that only a newer
     release knows: any other state would not be the requested one.
     """

@@ -170,11 +170,11 @@ class ChangeOffsetsHandler(RequestHandler):
         if recorded is None:
             return self._end_when_forgotten(memory, call)
         if recorded.ended:
-            return recorded.told if recorded.repeated else call.offsets_after
+            return recorded.response if recorded.repeated else call.offsets_after
         if recorded.repeated and offset_records.in_doubt(memory.call_table, call):
             # The record may also be this request's own, when the store's first response to it was lost.
             call.may_have = f"a request of this id is on record as having begun to change the offsets of {call.name}"
-            call.offsets_before = recorded.told
+            call.offsets_before = recorded.response
         with _truly(memory.call_table, call):
             if call.refusal is not None:
                 raise call.refusal
@@ -321,7 +321,7 @@ def _require_changed(call: Call, command: Command, reply: CommandReplied) -> Non
     failure = reply.failure
     if failure is None:
         return
-    if reply.uncertain:
+    if reply.outcome_unknown:
         raise WriteOutcomeUnknown(
             f"worker {command.worker_id} does not know whether the offsets of {call.name} were changed: "
             f"{failure.message}; look at them, or repeat the request"

@@ -249,7 +249,7 @@ class CommandReplied:
     """A worker replied to a command: with `failure`, or with the requested result.
 
     `plugin_fields` are the wire's `ConfigField`s, `dead_letters` its answer about dead letters, `prepared` its
-    `PreparedOffsets`, all unopened. With a failure, `uncertain` means that the command may have taken effect.
+    `PreparedOffsets`, all unopened. With a failure, `outcome_unknown` means that the command may have taken effect.
     """
 
     session: int
@@ -261,7 +261,7 @@ class CommandReplied:
     tasks: tuple[Properties, ...] = ()
     dead_letters: object = None
     offsets: OffsetsAnswer | None = None
-    uncertain: bool = False
+    outcome_unknown: bool = False
     prepared: object = None
 
 

@@ -151,15 +151,15 @@ class RecordDrain:
 
 @dataclass(frozen=True, slots=True)
 class RecordOffsets:
-    """`ConfigWriteService.RecordOffsets`: a change of offsets begins (`told` are the offsets that a reset will delete),
-    under `epoch`, or it has ended and its caller gets the answer next.
+    """`ConfigWriteService.RecordOffsets`: a change of offsets begins, under `epoch` (`response` has the offsets that a
+    reset will delete), or it has ended and its caller gets `response` next.
     """
 
     op: int
     connector: str
     change: ChangeOffsets
     ended: bool
-    told: OffsetsAnswer
+    response: OffsetsAnswer
     options: WriteOptions
     epoch: int
 

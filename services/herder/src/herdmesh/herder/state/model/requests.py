@@ -325,7 +325,7 @@ class OffsetsRecorded:
     """
 
     ended: bool
-    told: OffsetsAnswer
+    response: OffsetsAnswer
     repeated: bool = False
     overtaken: bool = False
 
