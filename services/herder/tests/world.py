@@ -25,7 +25,7 @@ from herdmesh.herder.state.model.requests import Answer, Request, WriteOptions
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.session import messages
 from herdmesh.session.model import Failure, Properties, RunState, UnitId
-from services.herder.tests.world_questions import made_tasks
+from services.herder.tests.world_commands import made_tasks
 from services.herder.tests.world_store import ConfigStore, Outcome, revision
 from services.herder.tests.world_worker import SINK, SOURCE, Worker
 

@@ -17,7 +17,7 @@ from herdmesh.rpc.errors import FieldViolation
 from herdmesh.session import messages
 from herdmesh.session import worker_commands as qu
 from herdmesh.session.model import Assignment, Failure, HeldUnit, Properties, RunState, TargetState, UnitId
-from services.herder.tests.world_questions import Answers
+from services.herder.tests.world_commands import Answers
 
 if TYPE_CHECKING:
     from services.herder.tests.world import World

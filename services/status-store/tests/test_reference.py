@@ -121,7 +121,7 @@ _FILES = {
     "lines": "services/worker/tests/test_lines.py",
     "tasks": "services/worker/tests/test_state_tasks.py",
     "lifecycle": "services/herder/tests/units/test_lifecycle.py",
-    "tasksets": "services/herder/tests/units/test_tasksets.py",
+    "tasksets": "services/herder/tests/units/test_task_sets.py",
     "topics": "services/herder/tests/test_topics.py",
     "herder": "tests/integration/test_herder_service.py",
 }

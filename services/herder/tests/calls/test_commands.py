@@ -36,7 +36,7 @@ from herdmesh.rpc.errors import (
 from herdmesh.session import worker_commands as qu
 from herdmesh.session.model import OffsetEntry, Properties, UnitId
 from services.herder.tests.world import World, sink
-from services.herder.tests.world_questions import AWAY, REFUSED
+from services.herder.tests.world_commands import AWAY, REFUSED
 from services.herder.tests.world_worker import SINK, SOURCE
 
 MASK = Plugin("org.example.Mask$Value", ("Mask$Value",), PluginKind.TRANSFORMATION, "1.0")

@@ -16,7 +16,7 @@ from herdmesh.rpc.errors import ConnectorNotFound, DeadLettersRefused, NoWorker,
 from herdmesh.session.model import Failure
 from herdmesh.session.worker_commands import ListDeadLettersOnWorker, ReplayOnWorker
 from services.herder.tests.world import World, sink
-from services.herder.tests.world_questions import AWAY
+from services.herder.tests.world_commands import AWAY
 from services.herder.tests.world_worker import SINK, SOURCE
 
 QUESTIONS = ListDeadLettersOnWorker | ReplayOnWorker

@@ -32,7 +32,7 @@ from herdmesh.rpc.errors import (
 from herdmesh.session import worker_commands as qu
 from herdmesh.session.model import OffsetEntry, TargetState
 from services.herder.tests.world import World, sink
-from services.herder.tests.world_questions import AWAY, REFUSED
+from services.herder.tests.world_commands import AWAY, REFUSED
 from services.herder.tests.world_store import revision
 
 AT_7 = OffsetEntry('{"filename":"a.txt"}', '{"position":7}')

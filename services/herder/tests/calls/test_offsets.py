@@ -41,7 +41,7 @@ from herdmesh.rpc.errors import (
 from herdmesh.session import worker_commands as qu
 from herdmesh.session.model import Failure, OffsetEntry, TargetState, UnitId
 from services.herder.tests.world import World, sink
-from services.herder.tests.world_questions import AWAY, REFUSED
+from services.herder.tests.world_commands import AWAY, REFUSED
 
 AT_7 = OffsetEntry('{"filename":"a.txt"}', '{"position":7}')
 FORGET = OffsetEntry('{"filename":"a.txt"}')

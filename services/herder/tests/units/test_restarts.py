@@ -104,7 +104,7 @@ def test_the_status_shows_a_failed_task_with_its_trace_and_the_next_restart(worl
     assert [state for unit, state, _ in world.told if unit == UNIT] == [RunState.FAILED, RunState.RESTARTING]
     stored = world.statuses[UNIT]
     assert (stored.state, stored.trace) == (RunState.RUNNING, None)
-    assert stored.note is not None, "the worker's own write carries the account on"
+    assert stored.note is not None, "the worker's own write carries the history on"
     assert len(stored.note.attempts_ms) == 1
     for wait_ms in (2_100, 4_100):
         fail(world)
@@ -414,7 +414,7 @@ def test_a_task_that_fails_while_nobody_leads(world: World) -> None:
     world.advance(5_000)
     world.lead()
     world.advance(120_000)
-    assert progress(world) == (RunState.FAILED, 4, None), "the worker's own record had the account"
+    assert progress(world) == (RunState.FAILED, 4, None), "the worker's own record had the history"
 
 
 def test_a_restart_begun_by_a_dead_leader_is_done_and_counted_once(world: World) -> None:

@@ -38,8 +38,8 @@ def conditions(note: RestartNote | None, state: RunState) -> tuple[Condition, ..
         return ()
     count = len(note.attempts_ms)
     times = "".join(f" {_text(at_ms)}" for at_ms in note.attempts_ms[-_TIMES_MAX:])
-    account = f"{count} restart{'' if count == 1 else 's'} under config {note.tag}{':' if times else ''}{times}"
-    found = [Condition(RESTARTS, account)]
+    history = f"{count} restart{'' if count == 1 else 's'} under config {note.tag}{':' if times else ''}{times}"
+    found = [Condition(RESTARTS, history)]
     if note.next_ms is not None or state is RunState.RESTARTING:
         message = progress(note.attempt, note.attempts_max, note.next_ms)
         found.append(Condition(RESTARTING, message, note.since_ms))
@@ -48,14 +48,14 @@ def conditions(note: RestartNote | None, state: RunState) -> tuple[Condition, ..
 
 def note(messages: Sequence[common.Condition]) -> tuple[RestartNote | None, tuple[Condition, ...]]:
     """The history in a status, and its other conditions."""
-    account: re.Match[str] | None = None
+    history: re.Match[str] | None = None
     comes: tuple[re.Match[str], int | None, int | None] | None = None
     others: list[Condition] = []
     for message in messages:
         since_ms = values.clock_ms(message.since.ToMilliseconds()) if message.HasField("since") else None
         matched = _ACCOUNT.fullmatch(message.message) if message.type == RESTARTS else None
         if matched is not None and None not in [_ms(text) for text in (matched[3] or "").split()]:
-            account = matched
+            history = matched
             continue
         matched = _NEXT.fullmatch(message.message) if message.type == RESTARTING else None
         if matched is not None and (matched[3] is None or _ms(matched[3]) is not None):
@@ -63,17 +63,17 @@ def note(messages: Sequence[common.Condition]) -> tuple[RestartNote | None, tupl
             continue
         wait = session_wire.wait_from(message.wait) if message.HasField("wait") else None
         others.append(Condition(message.type, message.message, since_ms, wait))
-    if account is None:
+    if history is None:
         return None, tuple(others)
-    times = [at_ms for at_ms in (_ms(text) for text in (account[3] or "").split()) if at_ms is not None]
-    count = int(account[1])
+    times = [at_ms for at_ms in (_ms(text) for text in (history[3] or "").split()) if at_ms is not None]
+    count = int(history[1])
     earlier = [times[0]] * (count - len(times)) if times else []
     attempts_ms = (*earlier, *times)
     if comes is None:
-        return RestartNote(account[2], attempts_ms, max(1, len(attempts_ms))), tuple(others)
+        return RestartNote(history[2], attempts_ms, max(1, len(attempts_ms))), tuple(others)
     matched, next_ms, since_ms = comes
     attempt, attempts_max = int(matched[1]), int(matched[2])
-    return RestartNote(account[2], attempts_ms, attempt, attempts_max, next_ms, since_ms), tuple(others)
+    return RestartNote(history[2], attempts_ms, attempt, attempts_max, next_ms, since_ms), tuple(others)
 
 
 def progress(attempt: int, attempts_max: int, next_ms: int | None) -> str:

@@ -93,7 +93,7 @@ def unpark(memory: HerderMemory) -> None:
 def _store(memory: HerderMemory, name: str, entry: ConnectorEntry | None) -> None:
     memory.stores.set_entry(name, entry)
     if entry is None or entry.wanted_state is TargetState.STOPPED:
-        memory.inventory.forget_accounts(
+        memory.inventory.forget_histories(
             name
         )  # a connector that is created again, or resumed, has a new restart history
     if memory.leadership.role is HerderRole.LEADING:

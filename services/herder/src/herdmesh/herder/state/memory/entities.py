@@ -138,7 +138,7 @@ class Unit:
     waits_until_ms: int = 0
     restarting: bool = False
     #: its restart history; None = the history in its status was not read yet.
-    account: RestartHistory | None = None
+    history: RestartHistory | None = None
     #: its status must show RESTARTING until the next start was reported.
     says_restarting: bool = False
     #: the write of its status under way, the change written last, and when a failed one may be repeated.

@@ -36,15 +36,15 @@ class Inventory:
         self.connectors: Mapping[str, Connector] = self._connectors
         self.traces = Traces()
         #: of units that this herder restarted during an earlier leadership, until it has read their statuses since.
-        self._accounts_before: dict[UnitId, RestartHistory] = {}
+        self._histories_before: dict[UnitId, RestartHistory] = {}
 
     def end_leadership(self) -> None:
         """Forget all connectors, except the restarts that were begun."""
         for name, connector in self._connectors.items():
             self.agenda.show(name)
             for unit in connector.units.values():
-                if unit.account is not None and unit.account.attempts_ms:
-                    self._accounts_before[unit.id] = unit.account
+                if unit.history is not None and unit.history.attempts_ms:
+                    self._histories_before[unit.id] = unit.history
         self._connectors.clear()
 
     # --- connectors
@@ -62,15 +62,15 @@ class Inventory:
 
     # --- restart histories of an earlier leadership
 
-    def forget_accounts(self, connector: str) -> None:
+    def forget_histories(self, connector: str) -> None:
         """A connector was deleted or stopped: when created again or resumed, it has a new restart history."""
-        if self._accounts_before:
-            kept = {unit: one for unit, one in self._accounts_before.items() if unit.connector != connector}
-            self._accounts_before = kept
+        if self._histories_before:
+            kept = {unit: one for unit, one in self._histories_before.items() if unit.connector != connector}
+            self._histories_before = kept
 
-    def take_account_before(self, unit: UnitId) -> RestartHistory | None:
+    def take_history_before(self, unit: UnitId) -> RestartHistory | None:
         """Take out the restart history of a unit from an earlier leadership of this herder."""
-        return self._accounts_before.pop(unit, None)
+        return self._histories_before.pop(unit, None)
 
     # --- placements: every change goes through here, so that a member's load always equals the placements
 

@@ -218,12 +218,12 @@ def tag_of(entry: ConnectorEntry, unit: UnitId) -> str:
     return f"{zlib.crc32(f'{entry.incarnation}/{what}/{asked}'.encode()):08x}"
 
 
-def note_of(account: RestartHistory | None, attempts_max: int) -> RestartNote | None:
+def note_of(history: RestartHistory | None, attempts_max: int) -> RestartNote | None:
     """The history as a status carries it; None when there is nothing to remember."""
-    if account is None or account.is_empty:
+    if history is None or history.is_empty:
         return None
-    attempts_ms, since_ms = tuple(account.attempts_ms), account.failed_ms
-    return RestartNote(account.tag, attempts_ms, account.attempt, attempts_max, account.next_ms, since_ms)
+    attempts_ms, since_ms = tuple(history.attempts_ms), history.failed_ms
+    return RestartNote(history.tag, attempts_ms, history.attempt, attempts_max, history.next_ms, since_ms)
 
 
 def read_back(
@@ -236,49 +236,49 @@ def read_back(
     again. A status RESTARTING of the very generation that is still held means that the restart was counted and not
     carried out: it is due at once, and not counted again.
     """
-    account = _read_note(stored, tag, generation, now)
+    history = _read_note(stored, tag, generation, now)
     if ours is None or ours.tag != tag:
-        return account
-    account.add_attempts(ours.attempts_ms, now)
-    account.fenced_ms, account.begun = ours.fenced_ms, ours.begun
+        return history
+    history.add_attempts(ours.attempts_ms, now)
+    history.fenced_ms, history.begun = ours.fenced_ms, ours.begun
     if generation and ours.begun == generation:
-        account.resume_failed(generation, ours.failure, now)
-    return account
+        history.resume_failed(generation, ours.failure, now)
+    return history
 
 
 def _read_note(stored: StatusEntry | None, tag: str, generation: int, now: int) -> RestartHistory:
     note = stored.note if stored is not None else None
     if stored is None or note is None or note.tag != tag:
         return RestartHistory(tag)
-    account = RestartHistory(tag, failed_ms=note.since_ms)
-    account.add_attempts(note.attempts_ms, now)
+    history = RestartHistory(tag, failed_ms=note.since_ms)
+    history.add_attempts(note.attempts_ms, now)
     if note.next_ms is not None and generation > stored.generation:
-        account.inferred_ms = min(note.next_ms, now)
-        account.attempts_ms.append(account.inferred_ms)
-    account.in_a_row = len(account.attempts_ms)
+        history.inferred_ms = min(note.next_ms, now)
+        history.attempts_ms.append(history.inferred_ms)
+    history.in_a_row = len(history.attempts_ms)
     if generation == stored.generation and stored.state in (RunState.FAILED, RunState.RESTARTING):
-        account.counted = stored.state is RunState.RESTARTING
-        account.next_ms = now if account.counted else note.next_ms
-        account.generation = generation if account.next_ms is not None else 0
+        history.counted = stored.state is RunState.RESTARTING
+        history.next_ms = now if history.counted else note.next_ms
+        history.generation = generation if history.next_ms is not None else 0
     if stored.trace:
-        account.failure = Failure(next(iter(stored.trace.splitlines()), "failed"), stored.trace)
-    return account
+        history.failure = Failure(next(iter(stored.trace.splitlines()), "failed"), stored.trace)
+    return history
 
 
-def add_status(account: RestartHistory, stored: StatusEntry | None, policy: RestartPolicy, now: int) -> None:
+def add_status(history: RestartHistory, stored: StatusEntry | None, policy: RestartPolicy, now: int) -> None:
     """Add the restarts from a status that was written after the history was read back: for instance the last restart by
     an earlier leader, which its worker could not report while the store was unreachable. A restart that the status
     shows under way is due still, and counted, when the unit is held FAILED.
     """
-    if stored is None or stored.generation < account.from_generation:
+    if stored is None or stored.generation < history.from_generation:
         return
-    if stored.note is None or stored.note.tag != account.tag:
+    if stored.note is None or stored.note.tag != history.tag:
         return
-    account.add_attempts(policy.within(stored.note.attempts_ms, now), now)
-    if stored.state is RunState.RESTARTING and stored.generation > account.begun:
-        account.begun = stored.generation
-        if account.generation == stored.generation:
-            account.verdict, account.next_ms = Verdict.RESTART, None
+    history.add_attempts(policy.within(stored.note.attempts_ms, now), now)
+    if stored.state is RunState.RESTARTING and stored.generation > history.begun:
+        history.begun = stored.generation
+        if history.generation == stored.generation:
+            history.verdict, history.next_ms = Verdict.RESTART, None
 
 
 def policy_of(defaults: RestartPolicy, config: Properties) -> RestartPolicy:
@@ -301,20 +301,20 @@ def policy_of(defaults: RestartPolicy, config: Properties) -> RestartPolicy:
 
 
 def shown(
-    policy: RestartPolicy, account: RestartHistory, failed: bool, under_way: bool, now: int
+    policy: RestartPolicy, history: RestartHistory, failed: bool, under_way: bool, now: int
 ) -> AutoRestart | None:
     """The history as users see it; None when the unit neither failed within the window nor is FAILED."""
-    recent = any(at_ms > now - policy.window_ms for at_ms in account.attempts_ms)
-    if not (recent or failed or under_way) or account.failed_ms is None:
+    recent = any(at_ms > now - policy.window_ms for at_ms in history.attempts_ms)
+    if not (recent or failed or under_way) or history.failed_ms is None:
         return None
-    spent = failed and account.verdict is Verdict.SPENT
-    attempt = policy.attempts_max + 1 if spent else account.attempt
-    return AutoRestart(attempt, policy.attempts_max, account.next_ms, account.failure, under_way)
+    spent = failed and history.verdict is Verdict.SPENT
+    attempt = policy.attempts_max + 1 if spent else history.attempt
+    return AutoRestart(attempt, policy.attempts_max, history.next_ms, history.failure, under_way)
 
 
 def explained(
     policy: RestartPolicy,
-    account: RestartHistory,
+    history: RestartHistory,
     failure: Failure | None,
     cure: str,
     paused: bool,
@@ -326,21 +326,21 @@ def explained(
     has references, whose values may change without it.
     """
     # The verdict belongs to the history's failure; a status read since may have another one, or none.
-    failed = account.failure or failure
+    failed = history.failure or failure
     error_class = failed.error_class if failed is not None else ErrorClass.UNKNOWN
-    match account.verdict:
-        case Verdict.RESTART if account.next_ms is None:
+    match history.verdict:
+        case Verdict.RESTART if history.next_ms is None:
             return ""
         case Verdict.RESTART if paused:
             return (
-                f"failed ({error_class}); restart {account.attempt} of {policy.attempts_max} waits until it is resumed"
+                f"failed ({error_class}); restart {history.attempt} of {policy.attempts_max} waits until it is resumed"
             )
-        case Verdict.RESTART if account.is_free:
+        case Verdict.RESTART if history.is_free:
             return "failed (UNREACHABLE): no broker of the Kafka cluster answers; tried again until one does"
         case Verdict.RESTART:
-            return f"failed ({error_class}); restart {account.attempt} of {policy.attempts_max} follows"
+            return f"failed ({error_class}); restart {history.attempt} of {policy.attempts_max} follows"
         case Verdict.SPENT:
-            times = f"{len(account.attempts_ms)} restarts within {_span(policy.window_ms)}"
+            times = f"{len(history.attempts_ms)} restarts within {_span(policy.window_ms)}"
             return f"failed again after {times}: no more automatic restarts; fix the cause and {cure}"
         case Verdict.OFF:
             return f"failed ({error_class}); it is not restarted automatically, {ENABLED_KEY} is off: {cure}"
@@ -349,7 +349,7 @@ def explained(
                 return _REFERS.format(cure=cure)
             return _HOPELESS[error_class].format(cure=cure)
         case _:
-            assert_never(account.verdict)
+            assert_never(history.verdict)
 
 
 _REFERS = (

@@ -153,11 +153,11 @@ def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:
     return entry.wanted_state if unit.task is None or entry.wanted_state is TargetState.PAUSED else TargetState.STARTED
 
 
-def read_account(step: Step, stores: StoreViews, inventory: Inventory, entry: ConnectorEntry, unit: Unit) -> None:
+def read_history(step: Step, stores: StoreViews, inventory: Inventory, entry: ConnectorEntry, unit: Unit) -> None:
     """Read the unit's restart history as earlier leaders left it. The statuses must be known."""
     generation = unit.placement.assignment.generation if unit.placement is not None else 0
-    ours = inventory.take_account_before(unit.id)
-    unit.account = read_back(stores.status_of(unit.id), tag_of(entry, unit.id), generation, step.now, ours)
+    ours = inventory.take_history_before(unit.id)
+    unit.history = read_back(stores.status_of(unit.id), tag_of(entry, unit.id), generation, step.now, ours)
 
 
 def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str) -> None:
@@ -165,8 +165,8 @@ def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str
     entry = connector.stored
     assert entry is not None
     assert not unit.superseded
-    if unit.account is None:
-        read_account(
+    if unit.history is None:
+        read_history(
             memory.step, memory.stores, memory.inventory, entry, unit
         )  # later nobody can: the new owner's status replaces it
     task = unit.id.task
@@ -191,8 +191,8 @@ def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str
     memory.inventory.take(unit, hold)
     if hold.displaced:
         memory.fleet.note_unrest()
-    assert unit.account is not None
-    unit.account.next_ms = None  # a due restart is done by this start
+    assert unit.history is not None
+    unit.history.next_ms = None  # a due restart is done by this start
     unit.start_count += 1
     memory.fleet.send_to(
         worker_id,
@@ -208,7 +208,7 @@ def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str
             revision=None if task is None else memory.stores.config_revision,
             traceparent=memory.inventory.traces.of(unit.id.connector, memory.step.now),
         ),
-        note_of(unit.account, policy_of(memory.step.rules.restart, entry.config).attempts_max),
+        note_of(unit.history, policy_of(memory.step.rules.restart, entry.config).attempts_max),
     )
 
 

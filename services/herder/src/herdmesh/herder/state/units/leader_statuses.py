@@ -81,20 +81,20 @@ def on_write_completed(
 
 
 def _change(step: Step, stores: StoreViews, entry: ConnectorEntry, unit: Unit) -> StatusChange | None:
-    stored, hold, account = stores.status_of(unit.id), unit.placement, unit.account
-    if stored is None or stored.revision is None or account is None:
+    stored, hold, history = stores.status_of(unit.id), unit.placement, unit.history
+    if stored is None or stored.revision is None or history is None:
         return None
     judged = hold is not None and hold.judged
-    if account.is_empty and stored.note is None and not (unit.says_restarting or judged):
+    if history.is_empty and stored.note is None and not (unit.says_restarting or judged):
         return None  # nearly all of thousands
     policy = policy_of(step.rules.restart, entry.config)
-    add_status(account, stored, policy, step.now)  # the record that replaces it keeps these attempts
-    note = note_of(account, policy.attempts_max)
+    add_status(history, stored, policy, step.now)  # the record that replaces it keeps these attempts
+    note = note_of(history, policy.attempts_max)
     if unit.says_restarting:
         told = stored.state is RunState.RESTARTING and _alike(stored.note, note)
         if told or (hold is not None and stored.generation >= hold.assignment.generation):
             return None
-        if account.attempts_ms and stored.generation > account.begun:
+        if history.attempts_ms and stored.generation > history.begun:
             return None  # a status of a unit started after that failure: no restart is under way
         return StatusChange(stored, RunState.RESTARTING, stored.trace, note)
     if hold is None or hold.state is None or stored.generation != hold.assignment.generation:

@@ -38,8 +38,8 @@ def restart_unit(memory: HerderMemory, connector: Connector, unit: Unit) -> None
     """Carry out a requested restart: stop, acknowledge, start, on the same worker, with a new restart history. For a
     unit that no worker holds only the backoff is removed.
     """
-    tag = unit.account.tag if unit.account is not None else ""
-    unit.account = RestartHistory(tag, from_generation=memory.leadership.next_generation)
+    tag = unit.history.tag if unit.history is not None else ""
+    unit.history = RestartHistory(tag, from_generation=memory.leadership.next_generation)
     unit.not_before_ms = 0
     _restart(memory.fleet, memory.inventory, connector, unit, "a restart was requested")
     memory.agenda.touch_unit(unit.id)
@@ -55,56 +55,56 @@ def restart_failed(memory: HerderMemory, connector: Connector, units: Iterable[U
             continue
         hold = unit.placement
         failed = hold is not None and hold.state is RunState.FAILED
-        if unit.account is not None and not failed and unit.account.is_empty:
+        if unit.history is not None and not failed and unit.history.is_empty:
             continue  # nearly all of thousands
         tag = restart_policy.tag_of(entry, unit.id)
-        if unit.account is None:
+        if unit.history is None:
             if hold is None and leadership_queries.kept_for(memory, unit.id):
                 continue  # its worker may dial in with it, and report its restarts
-            handover.read_account(memory.step, memory.stores, memory.inventory, entry, unit)
-            assert unit.account is not None
-            if unit.account.next_ms is not None:
-                memory.agenda.wake_unit(unit.id, unit.account.next_ms)
-        elif unit.account.tag != tag:
-            unit.account = RestartHistory(tag)
+            handover.read_history(memory.step, memory.stores, memory.inventory, entry, unit)
+            assert unit.history is not None
+            if unit.history.next_ms is not None:
+                memory.agenda.wake_unit(unit.id, unit.history.next_ms)
+        elif unit.history.tag != tag:
+            unit.history = RestartHistory(tag)
         if entry.wanted_state is TargetState.STOPPED:
-            unit.account = RestartHistory(
+            unit.history = RestartHistory(
                 tag, from_generation=memory.leadership.next_generation
             )  # a resumed unit has a new history
             continue
         if hold is None or hold.state is not RunState.FAILED:
-            unit.account.next_ms = None
+            unit.history.next_ms = None
             continue
         rules = restart_policy.policy_of(memory.step.rules.restart, entry.config)
-        restart_policy.add_status(unit.account, memory.stores.status_of(unit.id), rules, memory.step.now)
+        restart_policy.add_status(unit.history, memory.stores.status_of(unit.id), rules, memory.step.now)
         generation = hold.assignment.generation
-        if generation not in (unit.account.generation, unit.account.begun):
+        if generation not in (unit.history.generation, unit.history.begun):
             _decide(memory.step, memory.agenda, connector, unit, hold)
-        elif unit.account.verdict is restart_policy.Verdict.RESTART and unit.account.next_ms is None:
-            unit.account.resume_failed(generation, hold.failure, memory.step.now)
+        elif unit.history.verdict is restart_policy.Verdict.RESTART and unit.history.next_ms is None:
+            unit.history.resume_failed(generation, hold.failure, memory.step.now)
             memory.agenda.show(connector.name)
-        due_ms = unit.account.next_ms
+        due_ms = unit.history.next_ms
         member = memory.fleet.members.get(hold.worker_id)
         reachable = member is not None and member.session is not None
         if due_ms is not None and memory.step.now >= due_ms and reachable and entry.wanted_state is TargetState.STARTED:
-            if unit.account.is_overdrawn(rules, memory.step.now):
+            if unit.history.is_overdrawn(rules, memory.step.now):
                 _decide(memory.step, memory.agenda, connector, unit, hold)
                 continue
-            unit.account.begin(memory.step.now)
+            unit.history.begin(memory.step.now)
             _restart(
                 memory.fleet,
                 memory.inventory,
                 connector,
                 unit,
-                f"it failed; restart {unit.account.attempt} of {rules.attempts_max}",
+                f"it failed; restart {unit.history.attempt} of {rules.attempts_max}",
             )
 
 
 def _decide(step: Step, agenda: Agenda, connector: Connector, unit: Unit, hold: Placement) -> None:
-    account, entry = unit.account, connector.stored
-    assert account is not None
+    history, entry = unit.history, connector.stored
+    assert history is not None
     assert entry is not None
-    account.generation = hold.assignment.generation
+    history.generation = hold.assignment.generation
     ran_ms = hold.since_ms - hold.ran_since_ms if hold.ran_since_ms is not None else None
 
     def chance(attempt: int) -> float:
@@ -112,9 +112,9 @@ def _decide(step: Step, agenda: Agenda, connector: Connector, unit: Unit, hold: 
 
     failure = hold.failure or Failure("failed without a message")
     rules = restart_policy.policy_of(step.rules.restart, entry.config)
-    account.fail(rules, failure, step.now, ran_ms, chance, before_us=not hold.since_known)
-    if account.next_ms is not None:
-        agenda.wake_unit(unit.id, account.next_ms)
+    history.fail(rules, failure, step.now, ran_ms, chance, before_us=not hold.since_known)
+    if history.next_ms is not None:
+        agenda.wake_unit(unit.id, history.next_ms)
     agenda.show(connector.name)
 
 

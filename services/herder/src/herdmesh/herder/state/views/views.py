@@ -146,15 +146,15 @@ def unit_view(memory: HerderMemory, connector: Connector, unit: Unit) -> UnitVie
 
 def _with_restarts(step: Step, connector: Connector, unit: Unit, view: UnitView) -> UnitView:
     """Add the state of the automatic restarts."""
-    account, entry = unit.account, connector.stored
-    if account is None or entry is None:
+    history, entry = unit.history, connector.stored
+    if history is None or entry is None:
         return view
-    if not account.attempts_ms and view.state not in (RunState.FAILED, RunState.RESTARTING):
+    if not history.attempts_ms and view.state not in (RunState.FAILED, RunState.RESTARTING):
         return view  # nearly all of thousands: nothing failed lately
     rules = restart_policy.policy_of(step.rules.restart, entry.config)
     failed = view.state is RunState.FAILED
-    under_way = view.state is RunState.RESTARTING and bool(account.attempts_ms)
-    auto_restart = restart_policy.shown(rules, account, failed, under_way, step.now)
+    under_way = view.state is RunState.RESTARTING and bool(history.attempts_ms)
+    auto_restart = restart_policy.shown(rules, history, failed, under_way, step.now)
     explanation = view.explanation
     if failed:
         cure = f"`herd restart {unit.id.connector}`"
@@ -162,9 +162,9 @@ def _with_restarts(step: Step, connector: Connector, unit: Unit, view: UnitView)
             cure = f"`herd restart {unit.id.connector} --task {unit.id.task}`"
         paused = entry.wanted_state is not TargetState.STARTED
         refers = any(isinstance(value, str) and "${" in value for value in entry.config.values())
-        explanation = restart_policy.explained(rules, account, view.failure, cure, paused, refers=refers)
+        explanation = restart_policy.explained(rules, history, view.failure, cure, paused, refers=refers)
     elif under_way:
-        explanation = f"restart {account.attempt} of {rules.attempts_max}: {view.explanation or 'is under way'}"
+        explanation = f"restart {history.attempt} of {rules.attempts_max}: {view.explanation or 'is under way'}"
     return replace(view, auto_restart=auto_restart, explanation=explanation)
 
 

@@ -48,17 +48,17 @@ def test_no_window_holds_more_restarts_than_the_budget(
     """For any failures: at most attempts_max restarts in any window, none due before its failure, and a unit whose
     verdict is not RESTART has no restart scheduled.
     """
-    account, now, began = RestartHistory("tag"), 1_000, list[int]()
+    history, now, began = RestartHistory("tag"), 1_000, list[int]()
     for ran_ms, late_ms, error_class in story:
         now += ran_ms or 0
-        account.fail(numbers, failure(error_class), now, ran_ms, lambda attempt: (seed * attempt % 997) / 997)
-        assert (account.next_ms is not None) == (account.verdict is Verdict.RESTART)
-        if account.next_ms is None:
+        history.fail(numbers, failure(error_class), now, ran_ms, lambda attempt: (seed * attempt % 997) / 997)
+        assert (history.next_ms is not None) == (history.verdict is Verdict.RESTART)
+        if history.next_ms is None:
             continue
-        assert account.next_ms >= now
-        now = account.next_ms + late_ms
-        account.begin(now)
-        assert account.next_ms is None
+        assert history.next_ms >= now
+        now = history.next_ms + late_ms
+        history.begin(now)
+        assert history.next_ms is None
         if error_class is not ErrorClass.UNREACHABLE:
             began.append(now)
     for last_ms in began:
@@ -93,10 +93,10 @@ def test_default_backoffs_and_budget() -> None:
     ],
 )
 def test_verdict_of_each_error_class(error_class: ErrorClass, verdict: Verdict) -> None:
-    account = RestartHistory()
-    account.fail(RestartPolicy(), failure(error_class), 0, None, lambda _: 0.0)
-    assert account.verdict is verdict
-    text = restart_policy.explained(RestartPolicy(), account, None, "`herd restart a`", paused=False)
+    history = RestartHistory()
+    history.fail(RestartPolicy(), failure(error_class), 0, None, lambda _: 0.0)
+    assert history.verdict is verdict
+    text = restart_policy.explained(RestartPolicy(), history, None, "`herd restart a`", paused=False)
     assert error_class.value in text
     if verdict is Verdict.HOPELESS:
         assert "`herd restart a`" in text, "it says what to do"
@@ -109,46 +109,46 @@ def test_verdict_of_each_error_class(error_class: ErrorClass, verdict: Verdict) 
 @pytest.mark.parametrize("shown", [None, *ErrorClass])
 def test_the_explanation_follows_the_verdict_and_not_the_status(decided: ErrorClass, shown: ErrorClass | None) -> None:
     for enabled in (True, False):
-        numbers, account = RestartPolicy(enabled=enabled), RestartHistory("tag")
-        account.fail(numbers, failure(decided), 1_000, None, lambda _: 0.0)
+        numbers, history = RestartPolicy(enabled=enabled), RestartHistory("tag")
+        history.fail(numbers, failure(decided), 1_000, None, lambda _: 0.0)
         told = restart_policy.explained(
-            numbers, account, None if shown is None else failure(shown), "`herd restart a`", False
+            numbers, history, None if shown is None else failure(shown), "`herd restart a`", False
         )
         assert decided in told
 
 
 def test_a_unit_that_stayed_up_resets_its_backoff_but_not_its_budget() -> None:
     numbers = RestartPolicy(attempts_max=3, jitter=0.0)
-    account = RestartHistory()
+    history = RestartHistory()
     waits: list[int] = []
     for ran_ms in (None, 299_999, 300_000):
-        account.fail(numbers, failure(ErrorClass.UNKNOWN), 0, ran_ms, lambda _: 0.0)
-        assert account.next_ms is not None
-        waits.append(account.next_ms)
-        account.begin(0)
+        history.fail(numbers, failure(ErrorClass.UNKNOWN), 0, ran_ms, lambda _: 0.0)
+        assert history.next_ms is not None
+        waits.append(history.next_ms)
+        history.begin(0)
     assert waits == [1_000, 2_000, 1_000]
-    account.fail(numbers, failure(ErrorClass.UNKNOWN), 0, 300_000, lambda _: 0.0)
-    assert account.verdict is Verdict.SPENT
-    text = restart_policy.explained(numbers, account, None, "`herd restart a --task 0`", paused=False)
+    history.fail(numbers, failure(ErrorClass.UNKNOWN), 0, 300_000, lambda _: 0.0)
+    assert history.verdict is Verdict.SPENT
+    text = restart_policy.explained(numbers, history, None, "`herd restart a --task 0`", paused=False)
     assert "3 restarts within 1 h" in text
     assert "`herd restart a --task 0`" in text
-    shown = restart_policy.shown(numbers, account, failed=True, under_way=False, now=0)
+    shown = restart_policy.shown(numbers, history, failed=True, under_way=False, now=0)
     assert shown is not None
     assert (shown.attempt, shown.attempts_max, shown.next_ms) == (4, 3, None)
 
 
 def test_two_owners_fence_each_other_once_a_minute_at_most() -> None:
-    account, began = RestartHistory(), list[int]()
+    history, began = RestartHistory(), list[int]()
     now = 0
     for _ in range(4):
-        account.fail(RestartPolicy(), failure(ErrorClass.FENCED), now, 0, lambda _: 1.0)
-        assert account.next_ms is not None
-        now = account.next_ms
-        account.begin(now)
+        history.fail(RestartPolicy(), failure(ErrorClass.FENCED), now, 0, lambda _: 1.0)
+        assert history.next_ms is not None
+        now = history.next_ms
+        history.begin(now)
         began.append(now)
     assert began[0] >= restart_policy.FENCED_BACKOFF_MS
     assert min(later - earlier for earlier, later in itertools.pairwise(began)) >= restart_policy.FENCED_PAUSE_MS
-    assert len(account.attempts_ms) == 4, "in the same account"
+    assert len(history.attempts_ms) == 4, "in the same history"
 
 
 def test_a_connectors_own_keys_win_and_malformed_values_count_as_not_set() -> None:
@@ -237,65 +237,65 @@ def test_a_new_leader_reads_the_restart_history_back() -> None:
     waits = RestartNote("tag", (100, 200), 3, 10, 900)
     begun = RestartNote("tag", (100, 200, 900), 3, 10, None)
     # It still waits: due when it was.
-    account = restart_policy.read_back(stored(RunState.FAILED, waits), "tag", 5, 500)
-    assert (account.attempts_ms, account.next_ms, account.generation, account.attempt) == ([100, 200], 900, 5, 3)
-    assert account.failure is not None
-    assert account.failure.message == "Broken"
+    history = restart_policy.read_back(stored(RunState.FAILED, waits), "tag", 5, 500)
+    assert (history.attempts_ms, history.next_ms, history.generation, history.attempt) == ([100, 200], 900, 5, 3)
+    assert history.failure is not None
+    assert history.failure.message == "Broken"
     # A newer generation is held: the restart took place, and is counted.
-    account = restart_policy.read_back(stored(RunState.FAILED, waits), "tag", 6, 1_000)
-    assert (account.attempts_ms, account.next_ms, account.generation) == ([100, 200, 900], None, 0)
+    history = restart_policy.read_back(stored(RunState.FAILED, waits), "tag", 6, 1_000)
+    assert (history.attempts_ms, history.next_ms, history.generation) == ([100, 200, 900], None, 0)
     # It was begun and never carried out: due at once, counted already.
-    account = restart_policy.read_back(stored(RunState.RESTARTING, begun), "tag", 5, 1_000)
-    assert (account.attempts_ms, account.next_ms, account.attempt) == ([100, 200, 900], 1_000, 3)
-    account.begin(1_000)
-    assert account.attempts_ms == [100, 200, 900]
+    history = restart_policy.read_back(stored(RunState.RESTARTING, begun), "tag", 5, 1_000)
+    assert (history.attempts_ms, history.next_ms, history.attempt) == ([100, 200, 900], 1_000, 3)
+    history.begin(1_000)
+    assert history.attempts_ms == [100, 200, 900]
     # It runs under the generation of the status.
-    account = restart_policy.read_back(stored(RunState.RUNNING, begun), "tag", 5, 1_000)
-    assert (account.attempts_ms, account.next_ms, account.in_a_row) == ([100, 200, 900], None, 3)
+    history = restart_policy.read_back(stored(RunState.RUNNING, begun), "tag", 5, 1_000)
+    assert (history.attempts_ms, history.next_ms, history.in_a_row) == ([100, 200, 900], None, 3)
     # Another config, or no status.
     assert restart_policy.read_back(stored(RunState.FAILED, waits), "other", 5, 500) == RestartHistory("other")
     assert restart_policy.read_back(None, "tag", 5, 500) == RestartHistory("tag")
     assert restart_policy.read_back(stored(RunState.FAILED, None), "tag", 5, 500) == RestartHistory("tag")
     # Clocks ahead of ours do not keep a history open for longer than its window.
-    account = restart_policy.read_back(stored(RunState.RUNNING, begun), "tag", 5, 150)
-    assert account.attempts_ms == [100, 150, 150]
+    history = restart_policy.read_back(stored(RunState.RUNNING, begun), "tag", 5, 150)
+    assert history.attempts_ms == [100, 150, 150]
 
 
 def test_attempts_reported_after_the_history_was_read_are_added() -> None:
     rules = RestartPolicy(attempts_max=3, window_ms=10_000)
-    account = restart_policy.read_back(stored(RunState.FAILED, RestartNote("tag", (100,), 2, 10, 900)), "tag", 6, 2_000)
-    assert account.attempts_ms == [100, 900], "the second was begun, when it was due as far as the status says"
+    history = restart_policy.read_back(stored(RunState.FAILED, RestartNote("tag", (100,), 2, 10, 900)), "tag", 6, 2_000)
+    assert history.attempts_ms == [100, 900], "the second was begun, when it was due as far as the status says"
     later = RestartNote("tag", (100, 950, 1_500), 3, 10, None)
     for _ in range(2):
-        restart_policy.add_status(account, stored(RunState.RUNNING, later, 6), rules, 2_000)
-        assert (account.attempts_ms, account.in_a_row) == ([100, 950, 1_500], 3), "each once, as it was told"
+        restart_policy.add_status(history, stored(RunState.RUNNING, later, 6), rules, 2_000)
+        assert (history.attempts_ms, history.in_a_row) == ([100, 950, 1_500], 3), "each once, as it was told"
     restart_policy.add_status(
-        account, stored(RunState.RUNNING, replace(later, tag="other", attempts_ms=(7,)), 6), rules, 2_000
+        history, stored(RunState.RUNNING, replace(later, tag="other", attempts_ms=(7,)), 6), rules, 2_000
     )
-    account.from_generation = 8
-    restart_policy.add_status(account, stored(RunState.RUNNING, replace(later, attempts_ms=(7,)), 7), rules, 2_000)
-    assert account.attempts_ms == [100, 950, 1_500], "that is of another account"
-    assert account.is_overdrawn(rules, 2_000)
-    assert not account.is_overdrawn(rules, 10_100), "the first is out of the window"
+    history.from_generation = 8
+    restart_policy.add_status(history, stored(RunState.RUNNING, replace(later, attempts_ms=(7,)), 7), rules, 2_000)
+    assert history.attempts_ms == [100, 950, 1_500], "that is of another history"
+    assert history.is_overdrawn(rules, 2_000)
+    assert not history.is_overdrawn(rules, 10_100), "the first is out of the window"
 
 
 def test_a_herder_that_leads_again_adds_its_own_attempts_to_those_of_the_status() -> None:
     ours = RestartHistory("tag", [100, 950], begun=6, fenced_ms=40)
     told = stored(RunState.FAILED, RestartNote("tag", (100,), 2, 10, 900))
-    account = restart_policy.read_back(told, "tag", 7, 2_000, ours)
-    assert (account.attempts_ms, account.next_ms, account.fenced_ms) == ([100, 950], None, 40), "what it began is that"
-    account = restart_policy.read_back(told, "tag", 6, 2_000, ours)
-    assert (account.next_ms, account.counted) == (2_000, True), "it is held as it failed: nobody heard of that"
-    account.begin(2_000)
-    assert account.attempts_ms == [100, 950]
+    history = restart_policy.read_back(told, "tag", 7, 2_000, ours)
+    assert (history.attempts_ms, history.next_ms, history.fenced_ms) == ([100, 950], None, 40), "what it began is that"
+    history = restart_policy.read_back(told, "tag", 6, 2_000, ours)
+    assert (history.next_ms, history.counted) == (2_000, True), "it is held as it failed: nobody heard of that"
+    history.begin(2_000)
+    assert history.attempts_ms == [100, 950]
     assert restart_policy.read_back(None, "other", 6, 2_000, ours) == RestartHistory("other")
 
 
 def test_the_explanation_of_a_bad_config_with_references_names_their_values() -> None:
-    account = RestartHistory()
-    account.fail(RestartPolicy(), failure(ErrorClass.BAD_CONFIG), 0, None, lambda _: 0.0)
+    history = RestartHistory()
+    history.fail(RestartPolicy(), failure(ErrorClass.BAD_CONFIG), 0, None, lambda _: 0.0)
     told = [
-        restart_policy.explained(RestartPolicy(), account, None, "x", paused=False, refers=refers)
+        restart_policy.explained(RestartPolicy(), history, None, "x", paused=False, refers=refers)
         for refers in (True, False)
     ]
     assert "ttl.ms" in told[0]

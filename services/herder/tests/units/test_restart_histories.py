@@ -1,6 +1,6 @@
 """Restarts that were begun while no status could be written: the next leader counts all that any source reports.
 
-Restarts that statuses report in time are in `test_restarts.py`. The histories alone are in `test_policy.py`.
+Restarts that statuses report in time are in `test_restarts.py`. The histories alone are in `test_restart_policy.py`.
 """
 
 from __future__ import annotations
