@@ -35,7 +35,7 @@ class _ConnectorChangeKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_C
     CONNECTOR_CHANGE_KIND_SNAPSHOT: _ConnectorChangeKind.ValueType  # 1
     """CONNECTOR_CHANGE_KIND_SNAPSHOT: part of the snapshot."""
     CONNECTOR_CHANGE_KIND_CONFIG_UPDATED: _ConnectorChangeKind.ValueType  # 2
-    """CONNECTOR_CHANGE_KIND_CONFIG_UPDATED: a config was written, maybe the same."""
+    """CONNECTOR_CHANGE_KIND_CONFIG_UPDATED: a config was written, possibly an equal one."""
     CONNECTOR_CHANGE_KIND_CONFIG_REMOVED: _ConnectorChangeKind.ValueType  # 3
     """CONNECTOR_CHANGE_KIND_CONFIG_REMOVED: the connector was deleted."""
     CONNECTOR_CHANGE_KIND_TARGET_STATE: _ConnectorChangeKind.ValueType  # 4
@@ -48,14 +48,14 @@ class _ConnectorChangeKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_C
     """CONNECTOR_CHANGE_KIND_MANIFEST: the manifest was written (adoption, or with another change)."""
 
 class ConnectorChangeKind(_ConnectorChangeKind, metaclass=_ConnectorChangeKindEnumTypeWrapper):
-    """ConnectorChangeKind says what changed."""
+    """ConnectorChangeKind is the part of a connector that changed."""
 
 CONNECTOR_CHANGE_KIND_UNSPECIFIED: ConnectorChangeKind.ValueType  # 0
 """CONNECTOR_CHANGE_KIND_UNSPECIFIED is never sent."""
 CONNECTOR_CHANGE_KIND_SNAPSHOT: ConnectorChangeKind.ValueType  # 1
 """CONNECTOR_CHANGE_KIND_SNAPSHOT: part of the snapshot."""
 CONNECTOR_CHANGE_KIND_CONFIG_UPDATED: ConnectorChangeKind.ValueType  # 2
-"""CONNECTOR_CHANGE_KIND_CONFIG_UPDATED: a config was written, maybe the same."""
+"""CONNECTOR_CHANGE_KIND_CONFIG_UPDATED: a config was written, possibly an equal one."""
 CONNECTOR_CHANGE_KIND_CONFIG_REMOVED: ConnectorChangeKind.ValueType  # 3
 """CONNECTOR_CHANGE_KIND_CONFIG_REMOVED: the connector was deleted."""
 CONNECTOR_CHANGE_KIND_TARGET_STATE: ConnectorChangeKind.ValueType  # 4
@@ -70,7 +70,7 @@ Global___ConnectorChangeKind: _TypeAlias = ConnectorChangeKind  # noqa: Y015
 
 @_typing.final
 class GetSnapshotRequest(_message.Message):
-    """GetSnapshotRequest asks for all connectors, or some."""
+    """GetSnapshotRequest selects all connectors, or some."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -78,15 +78,15 @@ class GetSnapshotRequest(_message.Message):
     LINEARIZABLE_FIELD_NUMBER: _builtins.int
     CONNECTORS_FIELD_NUMBER: _builtins.int
     linearizable: _builtins.bool
-    """linearizable reads to the end of the topic first. False = do not."""
+    """linearizable reads to the end of the topic first. False = answer from the applied state."""
     @_builtins.property
     def at_least(self) -> _revision_pb2.Revision:
-        """at_least makes the replica wait until it applied this revision. Unset = answer from what is applied."""
+        """at_least makes the replica wait until it has applied this revision. Unset = answer from the applied state."""
 
     @_builtins.property
     def connectors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """connectors to return, those included of which only the marks of a deleted connector are left (pending_fencing,
-        inconsistent, task_config_generation). Empty = all of which more is stored.
+        """connectors to return, also deleted ones with remaining marks (pending_fencing, inconsistent,
+        task_config_generation). Empty = all except those with marks only.
         """
 
     def __init__(
@@ -148,7 +148,7 @@ Global___GetSnapshotResponse: _TypeAlias = GetSnapshotResponse  # noqa: Y015
 
 @_typing.final
 class GetStoreStatusRequest(_message.Message):
-    """GetStoreStatusRequest asks the replica that is called."""
+    """GetStoreStatusRequest addresses the replica that is called."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -165,7 +165,7 @@ Global___GetStoreStatusRequest: _TypeAlias = GetStoreStatusRequest  # noqa: Y015
 
 @_typing.final
 class GetStoreStatusResponse(_message.Message):
-    """GetStoreStatusResponse is about that replica alone."""
+    """GetStoreStatusResponse has the status of that replica alone."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -208,7 +208,7 @@ class WatchRequest(_message.Message):
 
     @_builtins.property
     def connectors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """connectors to watch, their restart requests included. Empty = all. What is about the cluster is told in any case."""
+        """connectors to watch, including their restart requests. Empty = all. Events about the cluster are sent in any case."""
 
     @_builtins.property
     def at_least(self) -> _revision_pb2.Revision:
@@ -257,7 +257,7 @@ class WatchResponse(_message.Message):
 
     @_builtins.property
     def progress(self) -> Global___WatchProgress:
-        """progress says that nothing else happened up to meta.revision."""
+        """progress: nothing else happened up to meta.revision."""
 
     @_builtins.property
     def leadership_changed(self) -> _config_pb2.Leadership:
@@ -265,7 +265,7 @@ class WatchResponse(_message.Message):
 
     @_builtins.property
     def restart_requested(self) -> _config_pb2.RestartRequest:
-        """restart_requested carries a restart record written by anybody."""
+        """restart_requested carries a restart record, from any writer."""
 
     @_builtins.property
     def session_key_changed(self) -> _config_pb2.SessionKey:
@@ -315,7 +315,7 @@ class ConnectorChanged(_message.Message):
 
     @_builtins.property
     def before(self) -> _config_pb2.ConnectorEntry:
-        """before the change. Unset = not known before, or part of a snapshot."""
+        """before the change. Unset = unknown, or part of a snapshot."""
 
     @_builtins.property
     def after(self) -> _config_pb2.ConnectorEntry:
@@ -373,7 +373,7 @@ Global___WatchProgress: _TypeAlias = WatchProgress  # noqa: Y015
 
 @_typing.final
 class GetHistoryRequest(_message.Message):
-    """GetHistoryRequest asks for the history of one connector."""
+    """GetHistoryRequest selects the history of one connector."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -381,11 +381,11 @@ class GetHistoryRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     connector: _builtins.str
-    """connector whose history is wanted."""
+    """connector whose history to return."""
     page_size: _builtins.int
     """page_size at most 1000. 0 = 100."""
     page_token: _builtins.str
-    """page_token of the page before. Empty = first page."""
+    """page_token of the previous page. Empty = first page."""
     def __init__(
         self,
         *,
@@ -414,7 +414,7 @@ class GetHistoryResponse(_message.Message):
     """next_page_token for the next page. Empty = last page."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision answered from."""
+        """meta with the revision of the response."""
 
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___HistoryEntry]:
@@ -455,7 +455,7 @@ class HistoryEntry(_message.Message):
     RESTART_FIELD_NUMBER: _builtins.int
     RESTORED_REVISION_FIELD_NUMBER: _builtins.int
     caller: _builtins.str
-    """caller who made it, as authenticated or as it named itself."""
+    """caller of the change, as authenticated or as it named itself."""
     operation: _builtins.str
     """operation, for example PutConnectorConfig."""
     request_id: _builtins.str
@@ -468,7 +468,7 @@ class HistoryEntry(_message.Message):
     """task_count committed or fenced by the change. Unset = the change has none."""
     @_builtins.property
     def revision(self) -> _revision_pb2.Revision:
-        """revision the change led to; RestoreConnector takes it."""
+        """revision after the change; RestoreConnector takes it."""
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
@@ -481,7 +481,7 @@ class HistoryEntry(_message.Message):
     @_builtins.property
     def changed_properties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """changed_properties are the names that were added, removed or given another value, sorted; a redacted value that
-        changed counts. Empty = no config change, or the config of before is not known.
+        changed counts. Empty = no config change, or the previous config is unknown.
         """
 
     @_builtins.property
@@ -490,11 +490,13 @@ class HistoryEntry(_message.Message):
 
     @_builtins.property
     def restart(self) -> Global___RestartAsked:
-        """restart is what the change asked to restart. Unset = it asked for no restart."""
+        """restart that the change requested. Unset = none."""
 
     @_builtins.property
     def restored_revision(self) -> _revision_pb2.Revision:
-        """restored_revision is the earlier change whose config RestoreConnector wrote again. Unset = the change restored none."""
+        """restored_revision of the earlier change whose config RestoreConnector wrote again. Unset = the change restored
+        none.
+        """
 
     def __init__(
         self,
@@ -525,7 +527,7 @@ Global___HistoryEntry: _TypeAlias = HistoryEntry  # noqa: Y015
 
 @_typing.final
 class RestartAsked(_message.Message):
-    """RestartAsked is what a restart was for, as its caller asked."""
+    """RestartAsked has the options of a restart request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -535,9 +537,9 @@ class RestartAsked(_message.Message):
     include_tasks: _builtins.bool
     """include_tasks restarts the tasks too."""
     only_failed: _builtins.bool
-    """only_failed restarts only what is FAILED."""
+    """only_failed restarts only units that are FAILED."""
     task: _builtins.int
-    """task that alone was to restart. Unset = the connector, and what the other two say."""
+    """task to restart alone. Unset = the connector, and the tasks by the other two fields."""
     def __init__(
         self,
         *,
@@ -564,7 +566,7 @@ class RefreshRequest(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def revision(self) -> _revision_pb2.Revision:
-        """revision to wait for. Unset = the end of the topic as it is now."""
+        """revision to wait for. Unset = the current end of the topic."""
 
     def __init__(
         self,
@@ -581,7 +583,7 @@ Global___RefreshRequest: _TypeAlias = RefreshRequest  # noqa: Y015
 
 @_typing.final
 class RefreshResponse(_message.Message):
-    """RefreshResponse says what is applied now."""
+    """RefreshResponse has the applied revision."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ConfigReadServiceStub:
-    """ConfigReadService reads what connectors, target states and tasks are stored.
+    """ConfigReadService reads connectors, target states, task sets and their history.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class ConfigReadServiceStub:
 
 
 class ConfigReadServiceServicer:
-    """ConfigReadService reads what connectors, target states and tasks are stored.
+    """ConfigReadService reads connectors, target states, task sets and their history.
     """
 
     def GetSnapshot(self, request, context):
@@ -88,14 +88,15 @@ class ConfigReadServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Refresh(self, request, context):
-        """Refresh waits until a revision, or the end of the topic as it is now, is applied.
+        """Refresh waits until a revision, or the current end of the topic, is applied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStoreStatus(self, request, context):
-        """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start.
+        """GetStoreStatus returns the status of this replica; it is answered in every role, also while the replica cannot
+        start.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,7 +139,7 @@ def add_ConfigReadServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ConfigReadService:
-    """ConfigReadService reads what connectors, target states and tasks are stored.
+    """ConfigReadService reads connectors, target states, task sets and their history.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ConfigReadServiceStub:
-    """ConfigReadService reads what connectors, target states and tasks are stored."""
+    """ConfigReadService reads connectors, target states, task sets and their history."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -40,13 +40,15 @@ class ConfigReadServiceStub:
     GetHistory: _grpc.UnaryUnaryMultiCallable[_config_read_service_pb2.GetHistoryRequest, _config_read_service_pb2.GetHistoryResponse]
     """GetHistory lists the changes of one connector from the audit topic, newest first."""
     Refresh: _grpc.UnaryUnaryMultiCallable[_config_read_service_pb2.RefreshRequest, _config_read_service_pb2.RefreshResponse]
-    """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+    """Refresh waits until a revision, or the current end of the topic, is applied."""
     GetStoreStatus: _grpc.UnaryUnaryMultiCallable[_config_read_service_pb2.GetStoreStatusRequest, _config_read_service_pb2.GetStoreStatusResponse]
-    """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
+    """GetStoreStatus returns the status of this replica; it is answered in every role, also while the replica cannot
+    start.
+    """
 
 @_typing.type_check_only
 class ConfigReadServiceAsyncStub(ConfigReadServiceStub):
-    """ConfigReadService reads what connectors, target states and tasks are stored."""
+    """ConfigReadService reads connectors, target states, task sets and their history."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetSnapshot: _aio.UnaryUnaryMultiCallable[_config_read_service_pb2.GetSnapshotRequest, _config_read_service_pb2.GetSnapshotResponse]  # type: ignore[assignment]
@@ -56,12 +58,14 @@ class ConfigReadServiceAsyncStub(ConfigReadServiceStub):
     GetHistory: _aio.UnaryUnaryMultiCallable[_config_read_service_pb2.GetHistoryRequest, _config_read_service_pb2.GetHistoryResponse]  # type: ignore[assignment]
     """GetHistory lists the changes of one connector from the audit topic, newest first."""
     Refresh: _aio.UnaryUnaryMultiCallable[_config_read_service_pb2.RefreshRequest, _config_read_service_pb2.RefreshResponse]  # type: ignore[assignment]
-    """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+    """Refresh waits until a revision, or the current end of the topic, is applied."""
     GetStoreStatus: _aio.UnaryUnaryMultiCallable[_config_read_service_pb2.GetStoreStatusRequest, _config_read_service_pb2.GetStoreStatusResponse]  # type: ignore[assignment]
-    """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
+    """GetStoreStatus returns the status of this replica; it is answered in every role, also while the replica cannot
+    start.
+    """
 
 class ConfigReadServiceServicer(metaclass=_abc_1.ABCMeta):
-    """ConfigReadService reads what connectors, target states and tasks are stored."""
+    """ConfigReadService reads connectors, target states, task sets and their history."""
 
     @_abc_1.abstractmethod
     def GetSnapshot(
@@ -93,7 +97,7 @@ class ConfigReadServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _config_read_service_pb2.RefreshRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_config_read_service_pb2.RefreshResponse, _abc.Awaitable[_config_read_service_pb2.RefreshResponse]]:
-        """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+        """Refresh waits until a revision, or the current end of the topic, is applied."""
 
     @_abc_1.abstractmethod
     def GetStoreStatus(
@@ -101,6 +105,8 @@ class ConfigReadServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _config_read_service_pb2.GetStoreStatusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_config_read_service_pb2.GetStoreStatusResponse, _abc.Awaitable[_config_read_service_pb2.GetStoreStatusResponse]]:
-        """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
+        """GetStoreStatus returns the status of this replica; it is answered in every role, also while the replica cannot
+        start.
+        """
 
 def add_ConfigReadServiceServicer_to_server(servicer: ConfigReadServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

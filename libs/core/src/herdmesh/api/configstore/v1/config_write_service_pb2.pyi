@@ -35,19 +35,19 @@ class WriteOptions(_message.Message):
     LEADER_FIELD_NUMBER: _builtins.int
     RETRY_ONLY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """request_id makes a retry return the first outcome for 24 h; later it is refused with REQUEST_ID_EXPIRED. A retry must
-    ask for the same (secrets are not compared), else REQUEST_INVALID. Best is a UUID of version 7: its time tells an id
-    that is too old from a new one even when the store remembers nothing of it. Empty = no retry safety.
+    """request_id makes a retry return the first outcome for 24 h; later it is refused with REQUEST_ID_EXPIRED. A retry
+    must have the same content (secrets are not compared), else REQUEST_INVALID. Best is a UUID of version 7: its time
+    distinguishes an expired id from a new one even when the store has no record of it. Empty = no retry safety.
     """
     caller: _builtins.str
-    """caller for the audit: the user or service on whose behalf this is written. Empty = unknown."""
+    """caller for the audit: the user or service on whose behalf the request is sent. Empty = unknown."""
     retry_only: _builtins.bool
-    """retry_only asks for the outcome of an earlier request of this request_id and writes nothing: refused with
-    REQUEST_ID_UNKNOWN when there was none, with REQUEST_ID_EXPIRED when the id is too old to tell.
+    """retry_only returns the outcome of an earlier request of this request_id and writes nothing. It is refused with
+    REQUEST_ID_UNKNOWN when there was none, with REQUEST_ID_EXPIRED when the id has expired.
     """
     @_builtins.property
     def expected_revision(self) -> _revision_pb2.Revision:
-        """expected_revision of the object's own record; which object that is each request says. Unset = unconditional."""
+        """expected_revision of the object's own record; each request says which object that is. Unset = unconditional."""
 
     @_builtins.property
     def leader(self) -> _identity_pb2.LeaderToken:
@@ -89,7 +89,7 @@ class PutConnectorConfigRequest(_message.Message):
     must_not_exist: _builtins.bool
     """must_not_exist makes this a create: refused with CONNECTOR_EXISTS when there is a config."""
     initial_target_state: _connector_pb2.TargetState.ValueType
-    """initial_target_state is stored in the same transaction, before the config. UNSPECIFIED = leave as it is."""
+    """initial_target_state is stored in the same transaction, before the config. UNSPECIFIED = it stays as it is."""
     must_exist: _builtins.bool
     """must_exist makes this an update: refused with CONNECTOR_NOT_FOUND when there is none. Not together with must_not_exist."""
     @_builtins.property
@@ -102,14 +102,15 @@ class PutConnectorConfigRequest(_message.Message):
 
     @_builtins.property
     def patch(self) -> _connector_pb2.Properties:
-        """patch that config was made of by merging: a retry is compared by it, for merging it again may give another config.
-        Unset = config itself is what was asked for.
+        """patch that was merged into config: a retry is compared by it, because merging it again may give another config.
+        Unset = config itself was requested.
         """
 
     @_builtins.property
     def initial_offsets(self) -> _offsets_pb2.PreparedOffsets:
-        """initial_offsets of the connector, written in the same transaction: they are there exactly when it is. Only with
-        must_not_exist; refused with OFFSETS_REFUSED, and no connector, when Kafka does not take them. A retry is not compared by them.
+        """initial_offsets of the connector, written in the same transaction: they exist exactly when the connector does. Only
+        with must_not_exist. If Kafka refuses them, OFFSETS_REFUSED is returned and no connector is created. A retry is not
+        compared by them.
         """
 
     def __init__(
@@ -134,7 +135,7 @@ Global___PutConnectorConfigRequest: _TypeAlias = PutConnectorConfigRequest  # no
 
 @_typing.final
 class PutConnectorConfigResponse(_message.Message):
-    """PutConnectorConfigResponse tells what is stored now."""
+    """PutConnectorConfigResponse has the stored connector."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -230,7 +231,7 @@ class SetTargetStateRequest(_message.Message):
     connector: _builtins.str
     """connector name; must exist."""
     target_state: _connector_pb2.TargetState.ValueType
-    """target_state wanted; UNSPECIFIED is refused."""
+    """target_state to store; UNSPECIFIED is refused."""
     @_builtins.property
     def options(self) -> Global___WriteOptions:
         """options of the write; expected_revision is of the target state."""
@@ -252,7 +253,7 @@ Global___SetTargetStateRequest: _TypeAlias = SetTargetStateRequest  # noqa: Y015
 
 @_typing.final
 class SetTargetStateResponse(_message.Message):
-    """SetTargetStateResponse tells what is stored now."""
+    """SetTargetStateResponse has the stored connector."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -294,7 +295,7 @@ class CommitTaskConfigsRequest(_message.Message):
     connector: _builtins.str
     """connector name; must exist."""
     fenced_generation: _builtins.int
-    """fenced_generation is the task_config_generation up to which no task is left that must be fenced before one of this
+    """fenced_generation is the task_config_generation up to which no task must be fenced any more before a task of this
     set may start. Set: this set's task count record is written with it, so that fencing is not pending; refused with
     REVISION_MISMATCH if another set is in force by now. Unset = no count is written, and fencing is pending.
     """
@@ -308,7 +309,9 @@ class CommitTaskConfigsRequest(_message.Message):
 
     @_builtins.property
     def config_revision(self) -> _revision_pb2.Revision:
-        """config_revision that the tasks were made from; refused with REVISION_MISMATCH if the config has moved on. Unset = not checked."""
+        """config_revision from which the tasks were created; refused with REVISION_MISMATCH if the config has moved on. Unset
+        = not checked.
+        """
 
     def __init__(
         self,
@@ -331,7 +334,7 @@ Global___CommitTaskConfigsRequest: _TypeAlias = CommitTaskConfigsRequest  # noqa
 
 @_typing.final
 class CommitTaskConfigsResponse(_message.Message):
-    """CommitTaskConfigsResponse tells what is stored now."""
+    """CommitTaskConfigsResponse has the stored connector."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -417,8 +420,8 @@ Global___PutTaskCountResponse: _TypeAlias = PutTaskCountResponse  # noqa: Y015
 
 @_typing.final
 class RequestRestartRequest(_message.Message):
-    """RequestRestartRequest stores a restart request. A retry is told by restart and task; its items and generation are not
-    looked at.
+    """RequestRestartRequest stores a restart request. A retry is recognised by restart and task; items and generation are
+    not compared.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -429,9 +432,9 @@ class RequestRestartRequest(_message.Message):
     ITEMS_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     task: _builtins.int
-    """task to restart alone; needs a generation. Unset = as restart says."""
+    """task to restart alone; needs a generation. Unset = as in restart."""
     generation: _builtins.int
-    """generation above every one that runs now. 0 = Connect's record alone is written."""
+    """generation above all that run now. 0 = only Connect's record is written."""
     @_builtins.property
     def options(self) -> Global___WriteOptions:
         """options of the write; expected_revision is of the config; leader is required."""
@@ -444,7 +447,7 @@ class RequestRestartRequest(_message.Message):
 
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[_config_pb2.RestartItem]:
-        """items as the caller is told; those restarted go into the connector's entry."""
+        """items for the response to the caller; the restarted ones go into the connector's entry."""
 
     def __init__(
         self,
@@ -479,7 +482,7 @@ class RequestRestartResponse(_message.Message):
 
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[_config_pb2.RestartItem]:
-        """items of the request that was applied; of a retry the first one's."""
+        """items of the applied request; of a retry, those of the first."""
 
     def __init__(
         self,
@@ -605,7 +608,7 @@ Global___PutLoggerLevelResponse: _TypeAlias = PutLoggerLevelResponse  # noqa: Y0
 
 @_typing.final
 class RecordDrainRequest(_message.Message):
-    """RecordDrainRequest tells of a drain that was carried out."""
+    """RecordDrainRequest records a drain that a worker has confirmed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -661,7 +664,7 @@ Global___RecordDrainResponse: _TypeAlias = RecordDrainResponse  # noqa: Y015
 
 @_typing.final
 class RecordOffsetsRequest(_message.Message):
-    """RecordOffsetsRequest tells of a change of offsets that is about to be made, or was made."""
+    """RecordOffsetsRequest records a change of offsets that begins, or has ended."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -673,19 +676,21 @@ class RecordOffsetsRequest(_message.Message):
     connector: _builtins.str
     """connector name; must exist when a change begins."""
     change: _builtins.str
-    """change that was asked for, as a digest: a retry must ask for the same."""
+    """change as a digest: a retry must have the same one."""
     ended: _builtins.bool
-    """ended is false before a worker is asked to write, true once everything is done."""
+    """ended is false before a worker gets the command, true once the change is complete."""
     @_builtins.property
     def options(self) -> Global___WriteOptions:
-        """options of the write; request_id is required; leader is required when a change begins, so that who leads no more has
-        nothing changed; expected_revision is refused with REQUEST_INVALID, because offsets are not kept here. The herder
+        """options of the write; request_id is required; leader is required when a change begins, so that a former leader
+        changes nothing; expected_revision is refused with REQUEST_INVALID, because offsets are not kept here. The herder
         gives a change without an id one of its own, and records no end of it.
         """
 
     @_builtins.property
     def told(self) -> _config_pb2.OffsetsTold:
-        """told to the caller in the end; of a reset that begins: the offsets that it will forget, if they are known."""
+        """told is the response to the caller at the end; at the beginning of a reset, the offsets that it will delete, if
+        they are known.
+        """
 
     def __init__(
         self,
@@ -706,7 +711,7 @@ Global___RecordOffsetsRequest: _TypeAlias = RecordOffsetsRequest  # noqa: Y015
 
 @_typing.final
 class RecordOffsetsResponse(_message.Message):
-    """RecordOffsetsResponse tells how far the change has come: of a retry, how far an earlier request of its id came."""
+    """RecordOffsetsResponse has the recorded progress of the change; for a retry, that of the earlier request of its id."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -716,12 +721,12 @@ class RecordOffsetsResponse(_message.Message):
     OVERTAKEN_FIELD_NUMBER: _builtins.int
     TOLD_FIELD_NUMBER: _builtins.int
     ended: _builtins.bool
-    """ended is true when the change was made; its caller is told what told says."""
+    """ended is true when the change is complete; its caller gets told as the response."""
     repeated: _builtins.bool
-    """repeated is true when an earlier request of this id had recorded this much already."""
+    """repeated is true when an earlier request of this id had recorded the same step already."""
     overtaken: _builtins.bool
-    """overtaken is true of a change that was begun and did not end, when the connector was changed since, by Java workers
-    too, or another change of its offsets begun: made again, it might undo what came after it.
+    """overtaken is true for a change that began and did not end, when the connector was changed since, also by Java
+    workers, or another change of its offsets began: repeating it might undo later changes.
     """
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
@@ -729,7 +734,7 @@ class RecordOffsetsResponse(_message.Message):
 
     @_builtins.property
     def told(self) -> _config_pb2.OffsetsTold:
-        """told as it was recorded first."""
+        """told as first recorded."""
 
     def __init__(
         self,
@@ -766,12 +771,12 @@ class RestoreConnectorRequest(_message.Message):
 
     @_builtins.property
     def revision(self) -> _revision_pb2.Revision:
-        """revision from GetHistory whose change wrote the config wanted."""
+        """revision from GetHistory of the change that wrote the wanted config."""
 
     @_builtins.property
     def secrets(self) -> _connector_pb2.Properties:
-        """secrets are values for the properties that history keeps redacted. One not given here is taken from the config in
-        force; one that is in neither is a field violation.
+        """secrets are values for the properties that the history has redacted. A property without a value here gets the value
+        of the config in force; one without a value in either is a field violation.
         """
 
     def __init__(
@@ -792,7 +797,7 @@ Global___RestoreConnectorRequest: _TypeAlias = RestoreConnectorRequest  # noqa: 
 
 @_typing.final
 class RestoreConnectorResponse(_message.Message):
-    """RestoreConnectorResponse tells what is stored now."""
+    """RestoreConnectorResponse has the stored connector."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

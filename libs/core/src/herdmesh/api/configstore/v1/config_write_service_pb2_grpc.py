@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class ConfigWriteServiceStub:
-    """ConfigWriteService changes what is stored. Every RPC is acknowledged only when it would survive kill -9 of every process.
+    """ConfigWriteService changes the config store. Every RPC is acknowledged only when it would survive kill -9 of every
+    process.
     """
 
     def __init__(self, channel):
@@ -93,7 +94,8 @@ class ConfigWriteServiceStub:
 
 
 class ConfigWriteServiceServicer:
-    """ConfigWriteService changes what is stored. Every RPC is acknowledged only when it would survive kill -9 of every process.
+    """ConfigWriteService changes the config store. Every RPC is acknowledged only when it would survive kill -9 of every
+    process.
     """
 
     def PutConnectorConfig(self, request, context):
@@ -111,7 +113,7 @@ class ConfigWriteServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetTargetState(self, request, context):
-        """SetTargetState stores what the user wants of a connector.
+        """SetTargetState stores the wanted state of a connector.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -153,18 +155,19 @@ class ConfigWriteServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RecordDrain(self, request, context):
-        """RecordDrain keeps that a worker has taken note of a drain, or of its end, in the audit topic alone: a retry is told
-        so, whoever leads by then and whether or not the worker is still there. It changes nothing that is stored.
+        """RecordDrain records in the audit topic alone that a worker has confirmed a drain, or its end. A retry gets that
+        outcome, whichever herder leads by then and whether or not the worker still exists. It changes nothing else that is
+        stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecordOffsets(self, request, context):
-        """RecordOffsets keeps how far a change of a connector's offsets has come, in the audit topic: that it begins, and what
-        its caller is told in the end. A retry is told so, whoever leads by then; of a change that was begun and not ended,
-        whether the connector was left alone since. A beginning writes the connector's manifest anew, unchanged: a worker
-        that was asked for an earlier change and is late finds it. Nothing else of what is stored changes.
+        """RecordOffsets records in the audit topic how far a change of a connector's offsets has come: its beginning, and in
+        the end the response to its caller. A retry gets that record, whichever herder leads by then; for a change that
+        began and did not end, also whether the connector was changed since. A beginning writes the connector's manifest
+        again, unchanged: a worker that is late with an earlier change finds it. Nothing else that is stored changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -244,7 +247,8 @@ def add_ConfigWriteServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ConfigWriteService:
-    """ConfigWriteService changes what is stored. Every RPC is acknowledged only when it would survive kill -9 of every process.
+    """ConfigWriteService changes the config store. Every RPC is acknowledged only when it would survive kill -9 of every
+    process.
     """
 
     @staticmethod

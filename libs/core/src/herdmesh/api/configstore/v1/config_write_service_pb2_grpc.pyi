@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ConfigWriteServiceStub:
-    """ConfigWriteService changes what is stored. Every RPC is acknowledged only when it would survive kill -9 of every process."""
+    """ConfigWriteService changes the config store. Every RPC is acknowledged only when it would survive kill -9 of every
+    process.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -38,7 +40,7 @@ class ConfigWriteServiceStub:
     DeleteConnector: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.DeleteConnectorRequest, _config_write_service_pb2.DeleteConnectorResponse]
     """DeleteConnector removes config and target state in one transaction."""
     SetTargetState: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.SetTargetStateRequest, _config_write_service_pb2.SetTargetStateResponse]
-    """SetTargetState stores what the user wants of a connector."""
+    """SetTargetState stores the wanted state of a connector."""
     CommitTaskConfigs: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.CommitTaskConfigsRequest, _config_write_service_pb2.CommitTaskConfigsResponse]
     """CommitTaskConfigs stores a whole task set and its commit in one transaction. Needs the current epoch."""
     PutTaskCount: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.PutTaskCountRequest, _config_write_service_pb2.PutTaskCountResponse]
@@ -50,21 +52,24 @@ class ConfigWriteServiceStub:
     PutLoggerLevel: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.PutLoggerLevelRequest, _config_write_service_pb2.PutLoggerLevelResponse]
     """PutLoggerLevel stores a cluster-wide logger level."""
     RecordDrain: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.RecordDrainRequest, _config_write_service_pb2.RecordDrainResponse]
-    """RecordDrain keeps that a worker has taken note of a drain, or of its end, in the audit topic alone: a retry is told
-    so, whoever leads by then and whether or not the worker is still there. It changes nothing that is stored.
+    """RecordDrain records in the audit topic alone that a worker has confirmed a drain, or its end. A retry gets that
+    outcome, whichever herder leads by then and whether or not the worker still exists. It changes nothing else that is
+    stored.
     """
     RecordOffsets: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.RecordOffsetsRequest, _config_write_service_pb2.RecordOffsetsResponse]
-    """RecordOffsets keeps how far a change of a connector's offsets has come, in the audit topic: that it begins, and what
-    its caller is told in the end. A retry is told so, whoever leads by then; of a change that was begun and not ended,
-    whether the connector was left alone since. A beginning writes the connector's manifest anew, unchanged: a worker
-    that was asked for an earlier change and is late finds it. Nothing else of what is stored changes.
+    """RecordOffsets records in the audit topic how far a change of a connector's offsets has come: its beginning, and in
+    the end the response to its caller. A retry gets that record, whichever herder leads by then; for a change that
+    began and did not end, also whether the connector was changed since. A beginning writes the connector's manifest
+    again, unchanged: a worker that is late with an earlier change finds it. Nothing else that is stored changes.
     """
     RestoreConnector: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.RestoreConnectorRequest, _config_write_service_pb2.RestoreConnectorResponse]
     """RestoreConnector writes the config of an earlier revision again."""
 
 @_typing.type_check_only
 class ConfigWriteServiceAsyncStub(ConfigWriteServiceStub):
-    """ConfigWriteService changes what is stored. Every RPC is acknowledged only when it would survive kill -9 of every process."""
+    """ConfigWriteService changes the config store. Every RPC is acknowledged only when it would survive kill -9 of every
+    process.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PutConnectorConfig: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.PutConnectorConfigRequest, _config_write_service_pb2.PutConnectorConfigResponse]  # type: ignore[assignment]
@@ -72,7 +77,7 @@ class ConfigWriteServiceAsyncStub(ConfigWriteServiceStub):
     DeleteConnector: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.DeleteConnectorRequest, _config_write_service_pb2.DeleteConnectorResponse]  # type: ignore[assignment]
     """DeleteConnector removes config and target state in one transaction."""
     SetTargetState: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.SetTargetStateRequest, _config_write_service_pb2.SetTargetStateResponse]  # type: ignore[assignment]
-    """SetTargetState stores what the user wants of a connector."""
+    """SetTargetState stores the wanted state of a connector."""
     CommitTaskConfigs: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.CommitTaskConfigsRequest, _config_write_service_pb2.CommitTaskConfigsResponse]  # type: ignore[assignment]
     """CommitTaskConfigs stores a whole task set and its commit in one transaction. Needs the current epoch."""
     PutTaskCount: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.PutTaskCountRequest, _config_write_service_pb2.PutTaskCountResponse]  # type: ignore[assignment]
@@ -84,20 +89,23 @@ class ConfigWriteServiceAsyncStub(ConfigWriteServiceStub):
     PutLoggerLevel: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.PutLoggerLevelRequest, _config_write_service_pb2.PutLoggerLevelResponse]  # type: ignore[assignment]
     """PutLoggerLevel stores a cluster-wide logger level."""
     RecordDrain: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.RecordDrainRequest, _config_write_service_pb2.RecordDrainResponse]  # type: ignore[assignment]
-    """RecordDrain keeps that a worker has taken note of a drain, or of its end, in the audit topic alone: a retry is told
-    so, whoever leads by then and whether or not the worker is still there. It changes nothing that is stored.
+    """RecordDrain records in the audit topic alone that a worker has confirmed a drain, or its end. A retry gets that
+    outcome, whichever herder leads by then and whether or not the worker still exists. It changes nothing else that is
+    stored.
     """
     RecordOffsets: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.RecordOffsetsRequest, _config_write_service_pb2.RecordOffsetsResponse]  # type: ignore[assignment]
-    """RecordOffsets keeps how far a change of a connector's offsets has come, in the audit topic: that it begins, and what
-    its caller is told in the end. A retry is told so, whoever leads by then; of a change that was begun and not ended,
-    whether the connector was left alone since. A beginning writes the connector's manifest anew, unchanged: a worker
-    that was asked for an earlier change and is late finds it. Nothing else of what is stored changes.
+    """RecordOffsets records in the audit topic how far a change of a connector's offsets has come: its beginning, and in
+    the end the response to its caller. A retry gets that record, whichever herder leads by then; for a change that
+    began and did not end, also whether the connector was changed since. A beginning writes the connector's manifest
+    again, unchanged: a worker that is late with an earlier change finds it. Nothing else that is stored changes.
     """
     RestoreConnector: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.RestoreConnectorRequest, _config_write_service_pb2.RestoreConnectorResponse]  # type: ignore[assignment]
     """RestoreConnector writes the config of an earlier revision again."""
 
 class ConfigWriteServiceServicer(metaclass=_abc_1.ABCMeta):
-    """ConfigWriteService changes what is stored. Every RPC is acknowledged only when it would survive kill -9 of every process."""
+    """ConfigWriteService changes the config store. Every RPC is acknowledged only when it would survive kill -9 of every
+    process.
+    """
 
     @_abc_1.abstractmethod
     def PutConnectorConfig(
@@ -121,7 +129,7 @@ class ConfigWriteServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _config_write_service_pb2.SetTargetStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_config_write_service_pb2.SetTargetStateResponse, _abc.Awaitable[_config_write_service_pb2.SetTargetStateResponse]]:
-        """SetTargetState stores what the user wants of a connector."""
+        """SetTargetState stores the wanted state of a connector."""
 
     @_abc_1.abstractmethod
     def CommitTaskConfigs(
@@ -169,8 +177,9 @@ class ConfigWriteServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _config_write_service_pb2.RecordDrainRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_config_write_service_pb2.RecordDrainResponse, _abc.Awaitable[_config_write_service_pb2.RecordDrainResponse]]:
-        """RecordDrain keeps that a worker has taken note of a drain, or of its end, in the audit topic alone: a retry is told
-        so, whoever leads by then and whether or not the worker is still there. It changes nothing that is stored.
+        """RecordDrain records in the audit topic alone that a worker has confirmed a drain, or its end. A retry gets that
+        outcome, whichever herder leads by then and whether or not the worker still exists. It changes nothing else that is
+        stored.
         """
 
     @_abc_1.abstractmethod
@@ -179,10 +188,10 @@ class ConfigWriteServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _config_write_service_pb2.RecordOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_config_write_service_pb2.RecordOffsetsResponse, _abc.Awaitable[_config_write_service_pb2.RecordOffsetsResponse]]:
-        """RecordOffsets keeps how far a change of a connector's offsets has come, in the audit topic: that it begins, and what
-        its caller is told in the end. A retry is told so, whoever leads by then; of a change that was begun and not ended,
-        whether the connector was left alone since. A beginning writes the connector's manifest anew, unchanged: a worker
-        that was asked for an earlier change and is late finds it. Nothing else of what is stored changes.
+        """RecordOffsets records in the audit topic how far a change of a connector's offsets has come: its beginning, and in
+        the end the response to its caller. A retry gets that record, whichever herder leads by then; for a change that
+        began and did not end, also whether the connector was changed since. A beginning writes the connector's manifest
+        again, unchanged: a worker that is late with an earlier change finds it. Nothing else that is stored changes.
         """
 
     @_abc_1.abstractmethod

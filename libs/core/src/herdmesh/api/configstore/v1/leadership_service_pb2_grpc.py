@@ -52,14 +52,15 @@ class LeadershipServiceServicer:
     """
 
     def Campaign(self, request_iterator, context):
-        """Campaign stands for leadership until the stream ends. The herder sends a heartbeat a second; silence of 4 s loses the epoch.
+        """Campaign is a candidacy for leadership until the stream ends. The herder sends a heartbeat a second; silence of 4 s
+        loses the epoch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Resign(self, request, context):
-        """Resign gives the epoch up at once, so that another herder need not wait.
+        """Resign gives the epoch up at once, so that another herder need not wait for the lease.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

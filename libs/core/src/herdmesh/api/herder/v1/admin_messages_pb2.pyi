@@ -33,24 +33,24 @@ class _DeadLetterViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DeadLe
     DEAD_LETTER_VIEW_UNSPECIFIED: _DeadLetterView.ValueType  # 0
     """DEAD_LETTER_VIEW_UNSPECIFIED reads as DEAD_LETTER_VIEW_FULL."""
     DEAD_LETTER_VIEW_FULL: _DeadLetterView.ValueType  # 1
-    """DEAD_LETTER_VIEW_FULL is everything."""
+    """DEAD_LETTER_VIEW_FULL: everything."""
     DEAD_LETTER_VIEW_BRIEF: _DeadLetterView.ValueType  # 2
-    """DEAD_LETTER_VIEW_BRIEF leaves out key, value, headers and the stack trace."""
+    """DEAD_LETTER_VIEW_BRIEF: without key, value, headers and the stack trace."""
 
 class DeadLetterView(_DeadLetterView, metaclass=_DeadLetterViewEnumTypeWrapper):
-    """DeadLetterView says how much of a letter is told."""
+    """DeadLetterView is how much of a dead letter to return."""
 
 DEAD_LETTER_VIEW_UNSPECIFIED: DeadLetterView.ValueType  # 0
 """DEAD_LETTER_VIEW_UNSPECIFIED reads as DEAD_LETTER_VIEW_FULL."""
 DEAD_LETTER_VIEW_FULL: DeadLetterView.ValueType  # 1
-"""DEAD_LETTER_VIEW_FULL is everything."""
+"""DEAD_LETTER_VIEW_FULL: everything."""
 DEAD_LETTER_VIEW_BRIEF: DeadLetterView.ValueType  # 2
-"""DEAD_LETTER_VIEW_BRIEF leaves out key, value, headers and the stack trace."""
+"""DEAD_LETTER_VIEW_BRIEF: without key, value, headers and the stack trace."""
 Global___DeadLetterView: _TypeAlias = DeadLetterView  # noqa: Y015
 
 @_typing.final
 class ListPluginsRequest(_message.Message):
-    """ListPluginsRequest asks for all plugins."""
+    """ListPluginsRequest selects all plugins."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -76,7 +76,7 @@ class ListPluginsResponse(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def plugins(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Plugin]:
@@ -84,7 +84,7 @@ class ListPluginsResponse(_message.Message):
 
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.RefusedPlugin]:
-        """refused is what workers found and could not use, sorted by folder and plugin."""
+        """refused are the plugins that workers found and could not use, sorted by folder and plugin."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ Global___GetPluginRequest: _TypeAlias = GetPluginRequest  # noqa: Y015
 
 @_typing.final
 class GetPluginResponse(_message.Message):
-    """GetPluginResponse describes it."""
+    """GetPluginResponse describes the plugin."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -134,7 +134,7 @@ class GetPluginResponse(_message.Message):
     FIELDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def plugin(self) -> _connector_pb2.Plugin:
@@ -191,7 +191,7 @@ class ListTopicsResponse(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -221,9 +221,9 @@ class ResetTopicsRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id makes a retry return the first outcome. A retry that another writer answers, or after 2,000 later
-    requests, is carried out anew, but on no topic that was discovered after the id was made: of an id that says when
-    (UUID version 7) and as far as its maker's clock agrees with the herders'. Another id's retry then takes those too.
-    Empty = no retry safety.
+    requests, is carried out again, but not on topics that were discovered after the id was created. That holds for an
+    id with a time (UUID version 7), as far as its creator's clock agrees with the herders'. A retry with another kind
+    of id then deletes those topics too. Empty = no retry safety.
     """
     name: _builtins.str
     """name of the connector."""
@@ -250,7 +250,7 @@ class ResetTopicsResponse(_message.Message):
     META_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ Global___ResetTopicsResponse: _TypeAlias = ResetTopicsResponse  # noqa: Y015
 
 @_typing.final
 class ListWorkersRequest(_message.Message):
-    """ListWorkersRequest asks for all workers."""
+    """ListWorkersRequest selects all workers."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -292,7 +292,7 @@ class ListWorkersResponse(_message.Message):
     WORKERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def workers(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2_1.Worker]:
@@ -348,11 +348,11 @@ class DrainWorkerResponse(_message.Message):
     WORKER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def worker(self) -> _connector_pb2_1.Worker:
-        """worker as it is now."""
+        """worker in its current state."""
 
     def __init__(
         self,
@@ -396,7 +396,7 @@ Global___UndrainWorkerRequest: _TypeAlias = UndrainWorkerRequest  # noqa: Y015
 
 @_typing.final
 class UndrainWorkerResponse(_message.Message):
-    """UndrainWorkerResponse confirms that it takes work."""
+    """UndrainWorkerResponse confirms that the worker takes work."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -404,11 +404,11 @@ class UndrainWorkerResponse(_message.Message):
     WORKER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def worker(self) -> _connector_pb2_1.Worker:
-        """worker as it is now."""
+        """worker in its current state."""
 
     def __init__(
         self,
@@ -493,26 +493,32 @@ class DeadLetter(_message.Message):
     offset: _builtins.int
     """offset in the queue topic."""
     key: _builtins.bytes
-    """key as read. Unset = null, or left out by the view."""
+    """key as read. Unset = null, or omitted by the view."""
     value: _builtins.bytes
-    """value as read. Unset = null, or left out by the view."""
+    """value as read. Unset = null, or omitted by the view."""
     replayed: _builtins.bool
-    """replayed is true when it was put back."""
+    """replayed is true when it was replayed."""
     mended: _builtins.bool
-    """mended is true in a request when key, value, headers and the topic and partition of error_headers are to be put back as they are here, not as they are in the queue."""
+    """mended is true in a request when key, value, headers and the topic and partition of error_headers are to be
+    replayed as given here, not as they are in the queue.
+    """
     cut: _builtins.bool
-    """cut is true when the record was too large for the topic of the queue: key and value are their beginnings at most, and putting it back reads the record from its own topic."""
+    """cut is true when the record was too large for the topic of the queue: key and value are at most their beginnings,
+    and a replay reads the record from its own topic.
+    """
     @_builtins.property
     def error_headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """error_headers are the __connect.errors.* headers of the last failure, by their names; one that is null or missing is not here."""
+        """error_headers are the __connect.errors.* headers of the last failure, by their names; null and missing ones are
+        omitted.
+        """
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """time of the record: what it had before it failed, since a queue keeps no other."""
+        """time of the record before it failed, since a queue keeps no other."""
 
     @_builtins.property
     def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordHeader]:
-        """headers of the record besides those of the last failure, in their order. Left out by the brief view."""
+        """headers of the record except those of the last failure, in their order. Omitted by the brief view."""
 
     def __init__(
         self,
@@ -545,7 +551,7 @@ Global___DeadLetter: _TypeAlias = DeadLetter  # noqa: Y015
 
 @_typing.final
 class DeadLetterPlace(_message.Message):
-    """DeadLetterPlace is where a letter is in its queue."""
+    """DeadLetterPlace is the position of a dead letter in its queue."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -571,7 +577,7 @@ Global___DeadLetterPlace: _TypeAlias = DeadLetterPlace  # noqa: Y015
 
 @_typing.final
 class ListDeadLettersRequest(_message.Message):
-    """ListDeadLettersRequest asks for a page."""
+    """ListDeadLettersRequest selects a page."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -589,22 +595,24 @@ class ListDeadLettersRequest(_message.Message):
     page_size: _builtins.int
     """page_size at most 1000. 0 = 100."""
     page_token: _builtins.str
-    """page_token of the page before. Empty = first page."""
+    """page_token of the previous page. Empty = first page."""
     view: Global___DeadLetterView.ValueType
-    """view of the letters."""
+    """view of the dead letters."""
     include_replayed: _builtins.bool
-    """include_replayed tells also of letters that were put back."""
+    """include_replayed also returns dead letters that were replayed."""
     stage: _builtins.str
-    """stage the letters failed in, in any case. Empty = any."""
+    """stage in which the records failed, in any case. Empty = any."""
     error: _builtins.str
     """error: text that the exception's class or message contains, in any case. Empty = any."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
-        """since: letters whose time is not before it. Unset = any."""
+        """since: dead letters whose time is not before it. Unset = any."""
 
     @_builtins.property
     def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetterPlace]:
-        """places: only the letters there, at most 1000, replayed or not; those that are not there are left out, and paging and filters do not count."""
+        """places: only the dead letters there, at most 1000, replayed or not; missing ones are omitted, and paging and
+        filters are ignored.
+        """
 
     def __init__(
         self,
@@ -643,11 +651,13 @@ class ListDeadLettersResponse(_message.Message):
     """topic of the queue."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def letters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetter]:
-        """letters of this connector, newest first, and those that do not say whose they are. May be fewer than asked for, even none, with more to come."""
+        """letters of this connector, newest first, including those that do not name their connector. May be fewer than
+        requested, even none, with more to come.
+        """
 
     def __init__(
         self,
@@ -667,7 +677,9 @@ Global___ListDeadLettersResponse: _TypeAlias = ListDeadLettersResponse  # noqa: 
 
 @_typing.final
 class ReplayDeadLettersRequest(_message.Message):
-    """ReplayDeadLettersRequest asks to put letters back: a sink's to the topics they were read from, a source's through its transformations and converters to the topics that gives."""
+    """ReplayDeadLettersRequest replays dead letters: a sink's to the topics they were read from, a source's through its
+    transformations and converters to the resulting topics.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -682,14 +694,16 @@ class ReplayDeadLettersRequest(_message.Message):
     name: _builtins.str
     """name of the connector."""
     again: _builtins.bool
-    """again puts letters back that were put back before, too."""
+    """again also replays dead letters that were replayed before."""
     dry_run: _builtins.bool
-    """dry_run tells what would be put back where, and changes nothing."""
+    """dry_run returns what would be replayed and where, and changes nothing."""
     page_token: _builtins.str
-    """page_token of the step before, with a request_id of its own. Empty = the first step, which decides how far all go: letters that come later are not among them."""
+    """page_token of the previous step, with a request_id of its own. Empty = the first step, which fixes the end for all
+    steps: later dead letters are not included.
+    """
     @_builtins.property
     def letters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetter]:
-        """letters to put back, at most 1000, maybe mended: all of them or none. Empty = all there are, in steps."""
+        """letters to replay, at most 1000, possibly mended: all of them or none. Empty = all there are, in steps."""
 
     def __init__(
         self,
@@ -711,7 +725,7 @@ Global___ReplayDeadLettersRequest: _TypeAlias = ReplayDeadLettersRequest  # noqa
 
 @_typing.final
 class ReplayedDeadLetter(_message.Message):
-    """ReplayedDeadLetter is one letter that was put back, or would be."""
+    """ReplayedDeadLetter is one dead letter that was replayed, or would be."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -719,12 +733,12 @@ class ReplayedDeadLetter(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """topic it went to."""
+    """topic of the replayed record."""
     partition: _builtins.int
-    """partition it went to. Unset = by its key."""
+    """partition of the replayed record. Unset = by its key."""
     @_builtins.property
     def place(self) -> Global___DeadLetterPlace:
-        """place of the letter."""
+        """place of the dead letter."""
 
     def __init__(
         self,
@@ -745,7 +759,7 @@ Global___ReplayedDeadLetter: _TypeAlias = ReplayedDeadLetter  # noqa: Y015
 
 @_typing.final
 class RefusedDeadLetter(_message.Message):
-    """RefusedDeadLetter is one letter that could not be put back."""
+    """RefusedDeadLetter is one dead letter that could not be replayed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -755,7 +769,7 @@ class RefusedDeadLetter(_message.Message):
     """reason in one line."""
     @_builtins.property
     def place(self) -> Global___DeadLetterPlace:
-        """place of the letter."""
+        """place of the dead letter."""
 
     def __init__(
         self,
@@ -783,20 +797,20 @@ class ReplayDeadLettersResponse(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     replayed_count: _builtins.int
-    """replayed_count of records put back."""
+    """replayed_count of records."""
     next_page_token: _builtins.str
     """next_page_token for the next step. Empty = that was the last."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def replayed(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplayedDeadLetter]:
-        """replayed letters. Empty in the answer to a retry, which knows their number only."""
+        """replayed dead letters. Empty in the response to a retry, which has their number only."""
 
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedDeadLetter]:
-        """refused letters of a step; they stay in the queue as they were."""
+        """refused dead letters of a step; they stay in the queue unchanged."""
 
     def __init__(
         self,
@@ -826,7 +840,7 @@ class LoggerEntry(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     MODIFY_TIME_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
-    """worker_id it was read from."""
+    """worker_id of the worker that has it."""
     logger: _builtins.str
     """logger name."""
     level: _builtins.str
@@ -859,7 +873,9 @@ class GetLoggersRequest(_message.Message):
 
     LOGGER_FIELD_NUMBER: _builtins.int
     logger: _builtins.str
-    """logger: the loggers whose names start with it, with the level in force. Empty = the root and all with a level of their own."""
+    """logger: the loggers whose names start with it, with the level in force. Empty = the root and all that have their
+    own level.
+    """
     def __init__(
         self,
         *,
@@ -883,7 +899,7 @@ class GetLoggersResponse(_message.Message):
     LOGGERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def loggers(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoggerEntry]:
@@ -905,7 +921,7 @@ Global___GetLoggersResponse: _TypeAlias = GetLoggersResponse  # noqa: Y015
 
 @_typing.final
 class SetLoggersRequest(_message.Message):
-    """SetLoggersRequest asks for a level."""
+    """SetLoggersRequest sets a level."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -918,7 +934,7 @@ class SetLoggersRequest(_message.Message):
     logger: _builtins.str
     """logger name."""
     level: _builtins.str
-    """level wanted."""
+    """level to set."""
     worker_id: _builtins.str
     """worker_id to change. Empty = the whole cluster."""
     def __init__(
@@ -947,7 +963,7 @@ class SetLoggersResponse(_message.Message):
     AFFECTED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def affected(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -969,7 +985,7 @@ Global___SetLoggersResponse: _TypeAlias = SetLoggersResponse  # noqa: Y015
 
 @_typing.final
 class GetClusterRequest(_message.Message):
-    """GetClusterRequest asks for the cluster."""
+    """GetClusterRequest selects the cluster."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -986,7 +1002,7 @@ Global___GetClusterRequest: _TypeAlias = GetClusterRequest  # noqa: Y015
 
 @_typing.final
 class GetClusterResponse(_message.Message):
-    """GetClusterResponse describes it."""
+    """GetClusterResponse describes the cluster."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1000,22 +1016,22 @@ class GetClusterResponse(_message.Message):
     START_COUNT_FIELD_NUMBER: _builtins.int
     ADOPTED_COUNT_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
-    """cluster_id of Kafka. Empty = not known."""
+    """cluster_id of Kafka. Empty = unknown."""
     version: _builtins.str
     """version of this herder."""
     leader_id: _builtins.str
-    """leader_id that leads. Empty = none."""
+    """leader_id of the leader. Empty = none."""
     leader_address: _builtins.str
     """leader_address of the leader. Empty = none."""
     epoch: _builtins.int
     """epoch of the leader. 0 = none."""
     start_count: _builtins.int
-    """start_count of units this leader has had started; adoption does not count."""
+    """start_count of units by this leader; adoptions do not count."""
     adopted_count: _builtins.int
-    """adopted_count of units this leader took over running."""
+    """adopted_count of running units that this leader took over."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def workers(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2_1.Worker]:

@@ -29,7 +29,7 @@ if _version_not_supported:
 
 
 class ConnectorServiceStub:
-    """ConnectorService is what clients, the CLI and the REST gateway call.
+    """ConnectorService is the API for clients, the CLI and the REST gateway.
     """
 
     def __init__(self, channel):
@@ -191,11 +191,11 @@ class ConnectorServiceStub:
 
 
 class ConnectorServiceServicer:
-    """ConnectorService is what clients, the CLI and the REST gateway call.
+    """ConnectorService is the API for clients, the CLI and the REST gateway.
     """
 
     def CreateConnector(self, request, context):
-        """CreateConnector stores a new connector; refused with CONNECTOR_EXISTS when there is one.
+        """CreateConnector stores a new connector; refused with CONNECTOR_EXISTS when one exists.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -244,7 +244,7 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PauseConnector(self, request, context):
-        """PauseConnector keeps tasks in place and moves no records.
+        """PauseConnector keeps tasks on their workers and moves no records.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -258,14 +258,14 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StopConnector(self, request, context):
-        """StopConnector gives the tasks up (KIP-875).
+        """StopConnector stops the tasks and keeps the config (KIP-875).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RestartConnector(self, request, context):
-        """RestartConnector restarts the connector and, as asked, its tasks (KIP-745).
+        """RestartConnector restarts the connector and, on request, its tasks (KIP-745).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -286,7 +286,8 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PlanConfig(self, request, context):
-        """PlanConfig tells what creating or updating with a config would start, stop, restart and keep, and where, without doing it. A worker starts and stops an instance of the connector of its own to ask for task configs.
+        """PlanConfig returns what a create or an update with a config would start, stop, restart and keep, and where, without
+        doing it. To get task configs, a worker starts and stops an instance of the connector for this purpose.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -321,7 +322,7 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResetOffsets(self, request, context):
-        """ResetOffsets forgets the offsets of a stopped connector.
+        """ResetOffsets deletes the offsets of a stopped connector.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -335,14 +336,14 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTopics(self, request, context):
-        """ListTopics returns the topics a connector was seen to use.
+        """ListTopics returns the topics that a connector has used.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResetTopics(self, request, context):
-        """ResetTopics forgets them.
+        """ResetTopics deletes the list of used topics.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -356,7 +357,7 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DrainWorker(self, request, context):
-        """DrainWorker moves everything off a worker.
+        """DrainWorker moves all units off a worker.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -370,35 +371,38 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDeadLetters(self, request, context):
-        """ListDeadLetters browses a connector's dead letter queue.
+        """ListDeadLetters lists a connector's dead letter queue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReplayDeadLetters(self, request, context):
-        """ReplayDeadLetters puts dead letters back.
+        """ReplayDeadLetters replays dead letters.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetLoggers(self, request, context):
-        """GetLoggers returns the levels of every connected worker's loggers: Python's, under Java's level names. Those of Spark's JVM are not among them.
+        """GetLoggers returns the levels of every connected worker's loggers: Python's, under Java's level names. The loggers
+        of Spark's JVM are not included.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetLoggers(self, request, context):
-        """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster stays until another is set: it also reaches workers that start later, whoever leads by then; in Connect it does not.
+        """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it,
+        not for Spark's JVM. A level for the cluster stays until another is set: it also reaches workers that start later,
+        under any leader; in Connect it does not.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCluster(self, request, context):
-        """GetCluster tells who leads and what is known of the cluster.
+        """GetCluster returns the leader, the workers and the counters of the cluster.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -566,7 +570,7 @@ def add_ConnectorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ConnectorService:
-    """ConnectorService is what clients, the CLI and the REST gateway call.
+    """ConnectorService is the API for clients, the CLI and the REST gateway.
     """
 
     @staticmethod

@@ -31,7 +31,7 @@ class OffsetEntry(_message.Message):
     partition_json: _builtins.str
     """partition_json is the source partition or {"kafka_topic","kafka_partition"} as JSON."""
     offset_json: _builtins.str
-    """offset_json is the offset as JSON. Unset = forget it."""
+    """offset_json is the offset as JSON. Unset = delete it."""
     def __init__(
         self,
         *,
@@ -80,10 +80,12 @@ class GetOffsetsResponse(_message.Message):
     OFFSETS_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     message: _builtins.str
-    """message with what somebody who reads them should know, such as offsets of a topic that was deleted and made again. Empty = nothing."""
+    """message for the reader of the offsets, such as that they belong to a topic that was deleted and created again.
+    Empty = none.
+    """
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetEntry]:
@@ -106,7 +108,7 @@ Global___GetOffsetsResponse: _TypeAlias = GetOffsetsResponse  # noqa: Y015
 
 @_typing.final
 class AlterOffsetsRequest(_message.Message):
-    """AlterOffsetsRequest asks to change offsets."""
+    """AlterOffsetsRequest changes offsets."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -150,14 +152,16 @@ class AlterOffsetsResponse(_message.Message):
     OFFSETS_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     message: _builtins.str
-    """message as Connect words it: done, and whether the connector may have offsets of its own elsewhere; of a dry run, what would be done."""
+    """message of Connect: done, and whether the connector may have its own offsets in another system; for a dry run, what
+    would be done.
+    """
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetEntry]:
-        """offsets as they are now."""
+        """offsets after the change; for a dry run, as they would be."""
 
     def __init__(
         self,
@@ -176,7 +180,7 @@ Global___AlterOffsetsResponse: _TypeAlias = AlterOffsetsResponse  # noqa: Y015
 
 @_typing.final
 class ResetOffsetsRequest(_message.Message):
-    """ResetOffsetsRequest asks to forget offsets."""
+    """ResetOffsetsRequest deletes offsets."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -214,14 +218,16 @@ class ResetOffsetsResponse(_message.Message):
     OFFSETS_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     message: _builtins.str
-    """message as Connect words it: done, and whether the connector may have offsets of its own elsewhere; of a dry run, what would be done."""
+    """message of Connect: done, and whether the connector may have its own offsets in another system; for a dry run, what
+    would be done.
+    """
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetEntry]:
-        """offsets as they were."""
+        """offsets that were deleted."""
 
     def __init__(
         self,
@@ -240,7 +246,7 @@ Global___ResetOffsetsResponse: _TypeAlias = ResetOffsetsResponse  # noqa: Y015
 
 @_typing.final
 class RewindOffsetsRequest(_message.Message):
-    """RewindOffsetsRequest asks to go back to a time."""
+    """RewindOffsetsRequest moves offsets back to a time."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -256,10 +262,12 @@ class RewindOffsetsRequest(_message.Message):
     dry_run: _builtins.bool
     """dry_run checks and changes nothing."""
     allow_forward: _builtins.bool
-    """allow_forward lets partitions go forward whose committed offset is before that time; their records in between are never read. Else the request is refused with OFFSETS_REFUSED, naming them."""
+    """allow_forward also moves partitions forward whose committed offset is before that time; the records in between are
+    never read. Without it the request is refused with OFFSETS_REFUSED, naming those partitions.
+    """
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """time to go back to."""
+        """time to rewind to."""
 
     def __init__(
         self,
@@ -288,14 +296,16 @@ class RewindOffsetsResponse(_message.Message):
     OFFSETS_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     message: _builtins.str
-    """message as Connect words it: done, and whether the connector may have offsets of its own elsewhere; of a dry run, what would be done."""
+    """message of Connect: done, and whether the connector may have its own offsets in another system; for a dry run, what
+    would be done.
+    """
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision of the config store that the answer speaks of."""
+        """meta with the revision of the config store that the response reflects."""
 
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetEntry]:
-        """offsets as they are now."""
+        """offsets after the change; for a dry run, as they would be."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class WorkerSessionServiceStub:
-    """WorkerSessionService gives work to workers.
+    """WorkerSessionService assigns units to workers.
     """
 
     def __init__(self, channel):
@@ -43,11 +43,12 @@ class WorkerSessionServiceStub:
 
 
 class WorkerSessionServiceServicer:
-    """WorkerSessionService gives work to workers.
+    """WorkerSessionService assigns units to workers.
     """
 
     def Session(self, request_iterator, context):
-        """Session lasts as long as both live. A follower answers NOT_LEADER with the leader's address. Silence for the session timeout frees the worker's tasks.
+        """Session lasts as long as both processes live. A follower answers NOT_LEADER with the leader's address. Silence for
+        the session timeout frees the worker's units.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,7 +71,7 @@ def add_WorkerSessionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class WorkerSessionService:
-    """WorkerSessionService gives work to workers.
+    """WorkerSessionService assigns units to workers.
     """
 
     @staticmethod

@@ -31,7 +31,7 @@ class RefreshRequest(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def revision(self) -> _revision_pb2.Revision:
-        """revision to wait for. Unset = the end of the topic as it is now."""
+        """revision to wait for. Unset = the current end of the topic."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ Global___RefreshRequest: _TypeAlias = RefreshRequest  # noqa: Y015
 
 @_typing.final
 class RefreshResponse(_message.Message):
-    """RefreshResponse says what is applied now."""
+    """RefreshResponse has the applied revision."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -72,7 +72,7 @@ Global___RefreshResponse: _TypeAlias = RefreshResponse  # noqa: Y015
 
 @_typing.final
 class GetStoreStatusRequest(_message.Message):
-    """GetStoreStatusRequest asks the replica that is called."""
+    """GetStoreStatusRequest addresses the replica that is called."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -89,7 +89,7 @@ Global___GetStoreStatusRequest: _TypeAlias = GetStoreStatusRequest  # noqa: Y015
 
 @_typing.final
 class GetStoreStatusResponse(_message.Message):
-    """GetStoreStatusResponse is about that replica alone."""
+    """GetStoreStatusResponse has the status of that replica alone."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -129,7 +129,7 @@ class GetStatusRequest(_message.Message):
     """connector name."""
     @_builtins.property
     def at_least(self) -> _revision_pb2.Revision:
-        """at_least makes the replica wait until it applied this revision. Unset = answer from what is applied."""
+        """at_least makes the replica wait until it has applied this revision. Unset = answer from the applied state."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ Global___GetStatusRequest: _TypeAlias = GetStatusRequest  # noqa: Y015
 
 @_typing.final
 class GetStatusResponse(_message.Message):
-    """GetStatusResponse is what is known of it."""
+    """GetStatusResponse has the statuses of the connector and its tasks."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -156,7 +156,7 @@ class GetStatusResponse(_message.Message):
     TASKS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision answered from."""
+        """meta with the revision of the response."""
 
     @_builtins.property
     def connector(self) -> _status_pb2.Status:
@@ -194,14 +194,14 @@ class ListStatusesRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     CONDITION_TYPES_FIELD_NUMBER: _builtins.int
     linearizable: _builtins.bool
-    """linearizable reads to the end of the topic first. False = do not."""
+    """linearizable reads to the end of the topic first. False = answer from the applied state."""
     @_builtins.property
     def connectors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """connectors to list. Empty = all."""
 
     @_builtins.property
     def at_least(self) -> _revision_pb2.Revision:
-        """at_least makes the replica wait until it applied this revision. Unset = answer from what is applied."""
+        """at_least makes the replica wait until it has applied this revision. Unset = answer from the applied state."""
 
     @_builtins.property
     def worker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -213,7 +213,7 @@ class ListStatusesRequest(_message.Message):
 
     @_builtins.property
     def condition_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """condition_types of which a status must have one, for example STALLED. Empty = whatever it has."""
+        """condition_types of which a status must have one, for example STALLED. Empty = any conditions or none."""
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ class ListStatusesResponse(_message.Message):
     STATUSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision answered from."""
+        """meta with the revision of the response."""
 
     @_builtins.property
     def statuses(self) -> _containers.RepeatedCompositeFieldContainer[_status_pb2.Status]:
@@ -293,11 +293,13 @@ class WatchStatusesRequest(_message.Message):
 
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_connector_pb2.RunState.ValueType]:
-        """states to watch, compared with the state as written; a status that leaves them is told as well. Empty = all."""
+        """states to watch, compared with the state as written; a status that leaves them is sent as well. Empty = all."""
 
     @_builtins.property
     def condition_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """condition_types of which a status must have one; a status that loses it is told as well. Empty = whatever it has."""
+        """condition_types of which a status must have one; a status that loses it is sent as well. Empty = any conditions or
+        none.
+        """
 
     def __init__(
         self,
@@ -341,7 +343,7 @@ class WatchStatusesResponse(_message.Message):
 
     @_builtins.property
     def status_deleted(self) -> _status_pb2.Status:
-        """status_deleted carries the key of a status that is gone (connector, task)."""
+        """status_deleted carries the key of a deleted status (connector, task)."""
 
     @_builtins.property
     def topic_put(self) -> _status_pb2.TopicStatus:
@@ -349,7 +351,7 @@ class WatchStatusesResponse(_message.Message):
 
     @_builtins.property
     def topic_deleted(self) -> _status_pb2.TopicStatus:
-        """topic_deleted carries the key of a topic status that is gone (connector, topic)."""
+        """topic_deleted carries the key of a deleted topic status (connector, topic)."""
 
     @_builtins.property
     def snapshot_complete(self) -> Global___StatusSnapshotComplete:
@@ -357,7 +359,7 @@ class WatchStatusesResponse(_message.Message):
 
     @_builtins.property
     def progress(self) -> Global___StatusWatchProgress:
-        """progress says that nothing else happened up to meta.revision."""
+        """progress: nothing else happened up to meta.revision."""
 
     @_builtins.property
     def leases(self) -> Global___LeaseTable:
@@ -421,7 +423,7 @@ Global___StatusWatchProgress: _TypeAlias = StatusWatchProgress  # noqa: Y015
 
 @_typing.final
 class LeaseTable(_message.Message):
-    """LeaseTable is all leases."""
+    """LeaseTable has all leases."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -455,10 +457,10 @@ class ListTopicsRequest(_message.Message):
     connector: _builtins.str
     """connector name."""
     linearizable: _builtins.bool
-    """linearizable reads to the end of the topic first. False = do not."""
+    """linearizable reads to the end of the topic first. False = answer from the applied state."""
     @_builtins.property
     def at_least(self) -> _revision_pb2.Revision:
-        """at_least makes the replica wait until it applied this revision. Unset = answer from what is applied."""
+        """at_least makes the replica wait until it has applied this revision. Unset = answer from the applied state."""
 
     def __init__(
         self,
@@ -485,7 +487,7 @@ class ListTopicsResponse(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision answered from."""
+        """meta with the revision of the response."""
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_status_pb2.TopicStatus]:

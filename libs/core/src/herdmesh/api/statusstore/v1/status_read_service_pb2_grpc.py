@@ -98,7 +98,7 @@ class StatusReadServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTopics(self, request, context):
-        """ListTopics returns the topics a connector was seen to use.
+        """ListTopics returns the topics that a connector has used.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -112,14 +112,15 @@ class StatusReadServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Refresh(self, request, context):
-        """Refresh waits until a revision, or the end of the topic as it is now, is applied.
+        """Refresh waits until a revision, or the current end of the topic, is applied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStoreStatus(self, request, context):
-        """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start.
+        """GetStoreStatus returns the status of this replica; it is answered in every role, also while the replica cannot
+        start.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

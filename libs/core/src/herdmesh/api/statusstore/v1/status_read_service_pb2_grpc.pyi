@@ -40,13 +40,15 @@ class StatusReadServiceStub:
     WatchStatuses: _grpc.UnaryStreamMultiCallable[_status_read_service_pb2.WatchStatusesRequest, _status_read_service_pb2.WatchStatusesResponse]
     """WatchStatuses sends a snapshot (unless it resumes), SNAPSHOT_COMPLETE and the leases, then changes in order."""
     ListTopics: _grpc.UnaryUnaryMultiCallable[_status_read_service_pb2.ListTopicsRequest, _status_read_service_pb2.ListTopicsResponse]
-    """ListTopics returns the topics a connector was seen to use."""
+    """ListTopics returns the topics that a connector has used."""
     WatchLeases: _grpc.UnaryStreamMultiCallable[_status_read_service_pb2.WatchLeasesRequest, _status_read_service_pb2.WatchLeasesResponse]
     """WatchLeases sends the whole table of leases, then every change of it; the writer repeats it every second."""
     Refresh: _grpc.UnaryUnaryMultiCallable[_status_read_service_pb2.RefreshRequest, _status_read_service_pb2.RefreshResponse]
-    """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+    """Refresh waits until a revision, or the current end of the topic, is applied."""
     GetStoreStatus: _grpc.UnaryUnaryMultiCallable[_status_read_service_pb2.GetStoreStatusRequest, _status_read_service_pb2.GetStoreStatusResponse]
-    """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
+    """GetStoreStatus returns the status of this replica; it is answered in every role, also while the replica cannot
+    start.
+    """
 
 @_typing.type_check_only
 class StatusReadServiceAsyncStub(StatusReadServiceStub):
@@ -60,13 +62,15 @@ class StatusReadServiceAsyncStub(StatusReadServiceStub):
     WatchStatuses: _aio.UnaryStreamMultiCallable[_status_read_service_pb2.WatchStatusesRequest, _status_read_service_pb2.WatchStatusesResponse]  # type: ignore[assignment]
     """WatchStatuses sends a snapshot (unless it resumes), SNAPSHOT_COMPLETE and the leases, then changes in order."""
     ListTopics: _aio.UnaryUnaryMultiCallable[_status_read_service_pb2.ListTopicsRequest, _status_read_service_pb2.ListTopicsResponse]  # type: ignore[assignment]
-    """ListTopics returns the topics a connector was seen to use."""
+    """ListTopics returns the topics that a connector has used."""
     WatchLeases: _aio.UnaryStreamMultiCallable[_status_read_service_pb2.WatchLeasesRequest, _status_read_service_pb2.WatchLeasesResponse]  # type: ignore[assignment]
     """WatchLeases sends the whole table of leases, then every change of it; the writer repeats it every second."""
     Refresh: _aio.UnaryUnaryMultiCallable[_status_read_service_pb2.RefreshRequest, _status_read_service_pb2.RefreshResponse]  # type: ignore[assignment]
-    """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+    """Refresh waits until a revision, or the current end of the topic, is applied."""
     GetStoreStatus: _aio.UnaryUnaryMultiCallable[_status_read_service_pb2.GetStoreStatusRequest, _status_read_service_pb2.GetStoreStatusResponse]  # type: ignore[assignment]
-    """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
+    """GetStoreStatus returns the status of this replica; it is answered in every role, also while the replica cannot
+    start.
+    """
 
 class StatusReadServiceServicer(metaclass=_abc_1.ABCMeta):
     """StatusReadService reads statuses, topics and leases."""
@@ -101,7 +105,7 @@ class StatusReadServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _status_read_service_pb2.ListTopicsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_status_read_service_pb2.ListTopicsResponse, _abc.Awaitable[_status_read_service_pb2.ListTopicsResponse]]:
-        """ListTopics returns the topics a connector was seen to use."""
+        """ListTopics returns the topics that a connector has used."""
 
     @_abc_1.abstractmethod
     def WatchLeases(
@@ -117,7 +121,7 @@ class StatusReadServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _status_read_service_pb2.RefreshRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_status_read_service_pb2.RefreshResponse, _abc.Awaitable[_status_read_service_pb2.RefreshResponse]]:
-        """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+        """Refresh waits until a revision, or the current end of the topic, is applied."""
 
     @_abc_1.abstractmethod
     def GetStoreStatus(
@@ -125,6 +129,8 @@ class StatusReadServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _status_read_service_pb2.GetStoreStatusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_status_read_service_pb2.GetStoreStatusResponse, _abc.Awaitable[_status_read_service_pb2.GetStoreStatusResponse]]:
-        """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
+        """GetStoreStatus returns the status of this replica; it is answered in every role, also while the replica cannot
+        start.
+        """
 
 def add_StatusReadServiceServicer_to_server(servicer: StatusReadServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

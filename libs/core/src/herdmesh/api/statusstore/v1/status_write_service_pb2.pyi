@@ -34,17 +34,21 @@ class _PutModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PutMode.Value
     PUT_MODE_PUT: _PutMode.ValueType  # 1
     """PUT_MODE_PUT writes always, unless another worker incarnation has written under a newer generation."""
     PUT_MODE_PUT_SAFE: _PutMode.ValueType  # 2
-    """PUT_MODE_PUT_SAFE writes only over nothing, over the same worker's status, or over a generation that is not newer."""
+    """PUT_MODE_PUT_SAFE writes only if there is no status, or over the same worker's status, or over a generation that is
+    not newer.
+    """
 
 class PutMode(_PutMode, metaclass=_PutModeEnumTypeWrapper):
-    """PutMode says which rule a put follows."""
+    """PutMode is the rule for a put."""
 
 PUT_MODE_UNSPECIFIED: PutMode.ValueType  # 0
 """PUT_MODE_UNSPECIFIED is refused."""
 PUT_MODE_PUT: PutMode.ValueType  # 1
 """PUT_MODE_PUT writes always, unless another worker incarnation has written under a newer generation."""
 PUT_MODE_PUT_SAFE: PutMode.ValueType  # 2
-"""PUT_MODE_PUT_SAFE writes only over nothing, over the same worker's status, or over a generation that is not newer."""
+"""PUT_MODE_PUT_SAFE writes only if there is no status, or over the same worker's status, or over a generation that is
+not newer.
+"""
 Global___PutMode: _TypeAlias = PutMode  # noqa: Y015
 
 class _PutResult:
@@ -96,13 +100,13 @@ class PutStatusesRequest(_message.Message):
     request_id: _builtins.str
     """request_id makes a retry return the first outcome. Empty = no retry safety."""
     sequence: _builtins.int
-    """sequence orders the requests of one writer process: a later one has a higher number, a request sent again after an
-    unknown outcome counts as later. A put is SUPERSEDED when a later request was decided for the same status before it,
-    so that what a caller gave up can never overwrite what it sent after. 0 = not ordered.
+    """sequence orders the requests of one writer process: a later request has a higher number, and a request sent again
+    after an unknown outcome counts as later. A put is SUPERSEDED when a later request was decided for the same status
+    before it, so that an abandoned request can never overwrite a later one. 0 = not ordered.
     """
     @_builtins.property
     def writer(self) -> _identity_pb2.WorkerIdentity:
-        """writer that sends this. Unset = the leader on behalf of a gone worker."""
+        """writer that sends this. Unset = the leader on behalf of a worker that is gone."""
 
     @_builtins.property
     def puts(self) -> _containers.RepeatedCompositeFieldContainer[Global___StatusPut]:
@@ -190,7 +194,7 @@ Global___PutStatusesResponse: _TypeAlias = PutStatusesResponse  # noqa: Y015
 
 @_typing.final
 class PutOutcome(_message.Message):
-    """PutOutcome tells what became of one put."""
+    """PutOutcome is the outcome of one put."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -200,7 +204,7 @@ class PutOutcome(_message.Message):
     """result of the put."""
     @_builtins.property
     def stored(self) -> _status_pb2.Status:
-        """stored is what the store holds now. Unset = nothing."""
+        """stored is the status in the store now. Unset = none."""
 
     def __init__(
         self,
@@ -270,7 +274,7 @@ Global___PutTopicsResponse: _TypeAlias = PutTopicsResponse  # noqa: Y015
 
 @_typing.final
 class DeleteTopicsRequest(_message.Message):
-    """DeleteTopicsRequest forgets topics."""
+    """DeleteTopicsRequest deletes records of used topics."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -279,15 +283,15 @@ class DeleteTopicsRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id makes a retry return the first outcome. A retry that another writer answers, or after 2,000 later
-    requests, is carried out anew, but on no topic that was discovered after the id was made: of an id that says when
-    (UUID version 7) and as far as its maker's clock agrees with the herders'. Another id's retry then takes those too.
-    Empty = no retry safety.
+    requests, is carried out again, but not on topics that were discovered after the id was created. That holds for an
+    id with a time (UUID version 7), as far as its creator's clock agrees with the herders'. A retry with another kind
+    of id then deletes those topics too. Empty = no retry safety.
     """
     connector: _builtins.str
-    """connector whose topics to forget."""
+    """connector whose topics to delete."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """topics to forget. Empty = all of the connector."""
+        """topics to delete. Empty = all of the connector."""
 
     def __init__(
         self,
@@ -348,9 +352,9 @@ class DeleteConnectorStatusesRequest(_message.Message):
     include_topics: _builtins.bool
     """include_topics removes its topic statuses too."""
     generation_below: _builtins.int
-    """generation_below keeps what a worker of ours wrote under this generation or a later one: it was started after the
-    removal was decided. The status of the connector stays with such a task, for its removal would hide the task from
-    readers (as Connect reads it). 0 = no bound.
+    """generation_below keeps statuses that a worker of ours wrote under this generation or a later one: their units were
+    started after the removal was decided. The status of the connector stays with such a task, for its removal would
+    hide the task from readers (as Connect reads it). 0 = no bound.
     """
     def __init__(
         self,
@@ -408,11 +412,11 @@ class HeartbeatRequest(_message.Message):
     """leaving is true in the last heartbeat of a clean stop: the lease ends at once."""
     @_builtins.property
     def worker(self) -> _identity_pb2.WorkerIdentity:
-        """worker that lives."""
+        """worker that is alive."""
 
     @_builtins.property
     def lease(self) -> _duration_pb2.Duration:
-        """lease wanted. Unset = the store's default of 6 s."""
+        """lease requested. Unset = the store's default of 6 s."""
 
     def __init__(
         self,
@@ -439,7 +443,7 @@ class HeartbeatResponse(_message.Message):
     LEASE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
-        """meta with the revision answered from."""
+        """meta with the revision of the response."""
 
     @_builtins.property
     def lease(self) -> _status_pb2.Lease:

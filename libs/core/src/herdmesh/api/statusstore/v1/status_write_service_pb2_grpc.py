@@ -26,10 +26,9 @@ if _version_not_supported:
 
 
 class StatusWriteServiceStub:
-    """StatusWriteService changes statuses and leases.
-
-    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
-    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
+    """StatusWriteService changes statuses and leases. Connect's stores need a flush() because their puts have no response.
+    Here every acknowledged write is durable and read back: visible on this replica, and on the others at the revision in
+    the response. There is nothing to flush.
     """
 
     def __init__(self, channel):
@@ -66,10 +65,9 @@ class StatusWriteServiceStub:
 
 
 class StatusWriteServiceServicer:
-    """StatusWriteService changes statuses and leases.
-
-    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
-    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
+    """StatusWriteService changes statuses and leases. Connect's stores need a flush() because their puts have no response.
+    Here every acknowledged write is durable and read back: visible on this replica, and on the others at the revision in
+    the response. There is nothing to flush.
     """
 
     def PutStatuses(self, request, context):
@@ -87,7 +85,7 @@ class StatusWriteServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopics(self, request, context):
-        """DeleteTopics forgets topics in use.
+        """DeleteTopics deletes records of used topics.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -144,10 +142,9 @@ def add_StatusWriteServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class StatusWriteService:
-    """StatusWriteService changes statuses and leases.
-
-    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
-    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
+    """StatusWriteService changes statuses and leases. Connect's stores need a flush() because their puts have no response.
+    Here every acknowledged write is durable and read back: visible on this replica, and on the others at the revision in
+    the response. There is nothing to flush.
     """
 
     @staticmethod

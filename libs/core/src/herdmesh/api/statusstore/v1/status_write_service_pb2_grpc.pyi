@@ -27,10 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class StatusWriteServiceStub:
-    """StatusWriteService changes statuses and leases.
-
-    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
-    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
+    """StatusWriteService changes statuses and leases. Connect's stores need a flush() because their puts have no response.
+    Here every acknowledged write is durable and read back: visible on this replica, and on the others at the revision in
+    the response. There is nothing to flush.
     """
 
     @_typing.overload
@@ -42,7 +41,7 @@ class StatusWriteServiceStub:
     PutTopics: _grpc.UnaryUnaryMultiCallable[_status_write_service_pb2.PutTopicsRequest, _status_write_service_pb2.PutTopicsResponse]
     """PutTopics records topics in use."""
     DeleteTopics: _grpc.UnaryUnaryMultiCallable[_status_write_service_pb2.DeleteTopicsRequest, _status_write_service_pb2.DeleteTopicsResponse]
-    """DeleteTopics forgets topics in use."""
+    """DeleteTopics deletes records of used topics."""
     DeleteConnectorStatuses: _grpc.UnaryUnaryMultiCallable[_status_write_service_pb2.DeleteConnectorStatusesRequest, _status_write_service_pb2.DeleteConnectorStatusesResponse]
     """DeleteConnectorStatuses removes the statuses of a connector and of its tasks."""
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_status_write_service_pb2.HeartbeatRequest, _status_write_service_pb2.HeartbeatResponse]
@@ -50,10 +49,9 @@ class StatusWriteServiceStub:
 
 @_typing.type_check_only
 class StatusWriteServiceAsyncStub(StatusWriteServiceStub):
-    """StatusWriteService changes statuses and leases.
-
-    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
-    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
+    """StatusWriteService changes statuses and leases. Connect's stores need a flush() because their puts have no response.
+    Here every acknowledged write is durable and read back: visible on this replica, and on the others at the revision in
+    the response. There is nothing to flush.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -62,17 +60,16 @@ class StatusWriteServiceAsyncStub(StatusWriteServiceStub):
     PutTopics: _aio.UnaryUnaryMultiCallable[_status_write_service_pb2.PutTopicsRequest, _status_write_service_pb2.PutTopicsResponse]  # type: ignore[assignment]
     """PutTopics records topics in use."""
     DeleteTopics: _aio.UnaryUnaryMultiCallable[_status_write_service_pb2.DeleteTopicsRequest, _status_write_service_pb2.DeleteTopicsResponse]  # type: ignore[assignment]
-    """DeleteTopics forgets topics in use."""
+    """DeleteTopics deletes records of used topics."""
     DeleteConnectorStatuses: _aio.UnaryUnaryMultiCallable[_status_write_service_pb2.DeleteConnectorStatusesRequest, _status_write_service_pb2.DeleteConnectorStatusesResponse]  # type: ignore[assignment]
     """DeleteConnectorStatuses removes the statuses of a connector and of its tasks."""
     Heartbeat: _aio.UnaryUnaryMultiCallable[_status_write_service_pb2.HeartbeatRequest, _status_write_service_pb2.HeartbeatResponse]  # type: ignore[assignment]
     """Heartbeat extends a worker's lease. Not stored in the topic."""
 
 class StatusWriteServiceServicer(metaclass=_abc_1.ABCMeta):
-    """StatusWriteService changes statuses and leases.
-
-    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
-    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
+    """StatusWriteService changes statuses and leases. Connect's stores need a flush() because their puts have no response.
+    Here every acknowledged write is durable and read back: visible on this replica, and on the others at the revision in
+    the response. There is nothing to flush.
     """
 
     @_abc_1.abstractmethod
@@ -97,7 +94,7 @@ class StatusWriteServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _status_write_service_pb2.DeleteTopicsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_status_write_service_pb2.DeleteTopicsResponse, _abc.Awaitable[_status_write_service_pb2.DeleteTopicsResponse]]:
-        """DeleteTopics forgets topics in use."""
+        """DeleteTopics deletes records of used topics."""
 
     @_abc_1.abstractmethod
     def DeleteConnectorStatuses(

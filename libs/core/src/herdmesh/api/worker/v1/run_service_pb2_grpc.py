@@ -47,8 +47,8 @@ class RunServiceServicer:
     """
 
     def Run(self, request_iterator, context):
-        """Run lasts as long as the process, which executes one run and ends. It may wait long for its order: the worker keeps
-        a few processes ready. A run whose stream breaks stops at its next fenced step.
+        """Run lasts as long as the process, which executes one run and ends. The process may wait long for its order: the
+        worker keeps a few standby processes. A run whose stream breaks stops at its next fenced step.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class WorkerServiceStub:
-    """WorkerService answers what a worker holds and can do.
+    """WorkerService returns the units and plugins of a worker, and carries out commands.
     """
 
     def __init__(self, channel):
@@ -68,7 +68,7 @@ class WorkerServiceStub:
 
 
 class WorkerServiceServicer:
-    """WorkerService answers what a worker holds and can do.
+    """WorkerService returns the units and plugins of a worker, and carries out commands.
     """
 
     def ListTasks(self, request, context):
@@ -79,7 +79,7 @@ class WorkerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetTaskProgress(self, request, context):
-        """GetTaskProgress returns how far tasks have come.
+        """GetTaskProgress returns the progress of tasks.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,7 +155,7 @@ def add_WorkerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class WorkerService:
-    """WorkerService answers what a worker holds and can do.
+    """WorkerService returns the units and plugins of a worker, and carries out commands.
     """
 
     @staticmethod
