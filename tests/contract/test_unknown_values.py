@@ -56,7 +56,7 @@ MODULES = (
 #: Requests for a target state: guessing another state would be wrong, so the caller gets the known ones.
 REFUSES_BY_NAME = {config_store.target_state_from_proto, values.requested_target_state}
 #: Functions that fill a message, and read none.
-WRITERS = {"_fill_lag", "_fill_status", "_command_to"}
+WRITERS = {"_fill_lag", "_fill_status", "_question_to"}
 
 #: Fields 20000 (a number) and 20001 (bytes), which no message of today has.
 UNKNOWN_FIELDS = b"\x80\xe2\x09\x07" + b"\x8a\xe2\x09\x01x"

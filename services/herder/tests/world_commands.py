@@ -42,13 +42,13 @@ class Answers:
     asked: list[qu.WorkerCommand] = field(default_factory=list[qu.WorkerCommand])
     ids: list[str] = field(default_factory=list[str])
 
-    def reply(self, world: World, reply: ev.CommandReplied, question: qu.WorkerCommand) -> ev.CommandReplied | None:
+    def reply(self, world: World, reply: ev.CommandReplied, body: qu.WorkerCommand) -> ev.CommandReplied | None:
         """The reply; None when there is none."""
-        self.asked.append(question)
+        self.asked.append(body)
         self.ids.append(reply.command_id)
         if self.mute:
             return None
-        match question:
+        match body:
             case qu.DescribePlugin(class_name=class_name):
                 return replace(reply, plugin_fields=(f"fields of {class_name}",))
             case qu.ListLoggers(logger=logger):
@@ -57,19 +57,19 @@ class Answers:
             case qu.SetLogger(level=level):
                 if self.level_failure is not None:
                     return replace(reply, failure=self.level_failure)
-                changed = self._set_level(question)
+                changed = self._set_level(body)
                 return replace(reply, loggers=tuple(LoggerLevel(name, level, world.now) for name in changed))
             case qu.AlterOffsets(connector=connector):
                 if self.offset_failure is not None:
                     return replace(reply, failure=self.offset_failure, outcome_unknown=self.offset_uncertain)
-                if question.prepare and not self.has_offset_file:
-                    return replace(reply, offsets=OffsetsAnswer(question.offsets), prepared=question.offsets)
+                if body.prepare and not self.has_offset_file:
+                    return replace(reply, offsets=OffsetsAnswer(body.offsets), prepared=body.offsets)
                 before = tuple(world.offsets.get(connector, []))
-                if not question.dry_run and question.reset:
+                if not body.dry_run and body.reset:
                     world.offsets.pop(connector, None)
-                elif not question.dry_run:
-                    world.offsets.setdefault(connector, []).append(question.offsets)
-                told = tuple(one for entries in before for one in entries) if question.reset else question.offsets
+                elif not body.dry_run:
+                    world.offsets.setdefault(connector, []).append(body.offsets)
+                told = tuple(one for entries in before for one in entries) if body.reset else body.offsets
                 if self.dies_after_writing:
                     return None
                 return replace(reply, offsets=OffsetsAnswer(told, "done"))
@@ -82,12 +82,12 @@ class Answers:
             case qu.ListDeadLettersOnWorker(wire=wire) | qu.ReplayOnWorker(wire=wire):
                 return replace(reply, failure=self.letters_failure, dead_letters=f"told of {wire}")
             case _:
-                raise AssertionError(f"nobody answers {question}")
+                raise AssertionError(f"nobody answers {body}")
 
-    def _set_level(self, question: qu.SetLogger) -> list[str]:
+    def _set_level(self, body: qu.SetLogger) -> list[str]:
         """The loggers that changed, now or at the first such command, as in `herdmesh.worker.state.levels`."""
-        logger, level, revision = question.logger, question.level, question.revision
-        known = self.levels_set.get(question.request_id)
+        logger, level, revision = body.logger, body.level, body.revision
+        known = self.levels_set.get(body.request_id)
         if known is None and revision is not None and self.logger_revision is not None:
             heard = self.logger_revision.includes(revision)
             known = self.levels_set.get(revision, []) if heard else None
@@ -97,7 +97,7 @@ class Answers:
         changed = sorted(name for name in under if self.levels.get(name) != level)
         self.levels.update(dict.fromkeys(changed, level))
         self.logger_revision = revision or self.logger_revision
-        self.levels_set.update({key: changed for key in (revision, question.request_id) if key})
+        self.levels_set.update({key: changed for key in (revision, body.request_id) if key})
         return changed
 
     def restarted(self) -> None:

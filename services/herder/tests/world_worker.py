@@ -103,7 +103,7 @@ class Worker:
         if not self.alive or self.frozen or self.released:
             return
         self.session = self.world.new_session(self)
-        holdings = tuple(
+        held_units = tuple(
             HeldUnit(unit, held.assignment, held.state, held.failure, unit in self.stopping)
             for unit, held in sorted(self.held.items(), key=lambda item: item[0].order)
         )
@@ -115,7 +115,7 @@ class Worker:
                 f"{self.id}:1",
                 8,
                 self.plugins,
-                holdings,
+                held_units,
                 self.epoch_max,
                 self.draining,
                 self.answers.logger_revision,
@@ -183,12 +183,10 @@ class Worker:
             case messages.RequestTaskConfigs(connector=connector, assignment=assignment):
                 tasks, failure = self.world.make_tasks(connector)
                 self.say(ev.TaskConfigsMade(session, connector, assignment, tasks, failure))
-            case messages.SendCommand(command=question) if self.deaf_to is not None and isinstance(
-                question, self.deaf_to
-            ):
+            case messages.SendCommand(command=body) if self.deaf_to is not None and isinstance(body, self.deaf_to):
                 self.unanswered.append(sent)
-            case messages.SendCommand(command_id=command_id, command=question):
-                reply = self._answer(ev.CommandReplied(session, command_id), question)
+            case messages.SendCommand(command_id=command_id, command=body):
+                reply = self._answer(ev.CommandReplied(session, command_id), body)
                 if reply is not None and command_id:
                     self.say(reply)
             case messages.Heartbeat() | messages.SetRate():
@@ -196,8 +194,8 @@ class Worker:
             case messages.Released():
                 self.released = True
 
-    def _answer(self, reply: ev.CommandReplied, question: qu.WorkerCommand) -> ev.CommandReplied | None:
-        match question:
+    def _answer(self, reply: ev.CommandReplied, body: qu.WorkerCommand) -> ev.CommandReplied | None:
+        match body:
             case qu.FenceTasks(connector=connector, task_count=task_count):
                 self.fences.append((connector, task_count))
                 if self.fence_failure is not None:
@@ -214,7 +212,7 @@ class Worker:
                     self.say(ev.PluginsChanged(self.session, self.plugins, self.refused or ()))
                 return replace(reply, validation=validation_of(config))
             case _:
-                return self.answers.reply(self.world, reply, question)
+                return self.answers.reply(self.world, reply, body)
 
     def _start(self, session: int, start: messages.StartUnit, note: RestartNote | None) -> None:
         self.log.append(f"start {start.unit}")

@@ -334,23 +334,23 @@ def _balance_at_once() -> Generator[None]:
         return 0
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(balance, "_was_quiet", always))
+        stack.enter_context(patch.object(balance, "_was_calm", always))
         stack.enter_context(patch.object(balance, "in_flight", nothing_under_way))
         yield
 
 
 def _leaver_taken_in() -> Generator[None]:
     """A worker that left dials in again before its process is over, and is taken for one that accepts units."""
-    greet = drains.greet
+    on_hello = drains.on_hello
 
     def forgetful(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: ev.WorkerHello) -> None:
-        greet(step, fleet, member, before, replace(hello, leaving=False))
+        on_hello(step, fleet, member, before, replace(hello, leaving=False))
 
     def never(*_: object) -> bool:
         return False
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(drains, "greet", forgetful))
+        stack.enter_context(patch.object(drains, "on_hello", forgetful))
         stack.enter_context(patch.object(Fleet, "has_left", never))
         stack.enter_context(patch.object(WorkerState, "leaving", PropertyMock(return_value=False)))
         yield

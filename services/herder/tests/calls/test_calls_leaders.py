@@ -94,8 +94,8 @@ def _restarted(_world: World, answer: Answer) -> bool:
 
 
 def _replays(world: World) -> set[object]:
-    asked = (question for worker in world.workers.values() for question in worker.answers.asked)
-    return {question.wire for question in asked if isinstance(question, ReplayOnWorker)}
+    asked = (body for worker in world.workers.values() for body in worker.answers.asked)
+    return {body.wire for body in asked if isinstance(body, ReplayOnWorker)}
 
 
 def _fail_a_task(world: World) -> None:

@@ -151,15 +151,15 @@ def test_requests_refused_without_a_worker_send_no_command(
     asked: list[WorkerCommand] = []
     answer = world.workers["w1"]._answer  # pyright: ignore[reportPrivateUsage]
 
-    def listen(reply: ev.CommandReplied, question: WorkerCommand) -> ev.CommandReplied | None:
-        asked.append(question)
-        return answer(reply, question)
+    def listen(reply: ev.CommandReplied, body: WorkerCommand) -> ev.CommandReplied | None:
+        asked.append(body)
+        return answer(reply, body)
 
     monkeypatch.setattr(world.workers["w1"], "_answer", listen)
     refused(world, request_)
     assert asked == []
     refused(world, CreateConnector("a", WRONG))
-    assert [type(question) for question in asked] == [ValidateOnWorker]
+    assert [type(body) for body in asked] == [ValidateOnWorker]
 
 
 def test_only_validated_requests_need_a_worker(world: World) -> None:

@@ -45,8 +45,8 @@ def test_a_worker_with_the_connectors_class_gets_the_command_and_the_config(
     told = world.ask(request_of("a", "the request"))
     assert told == DeadLettersAnswer("told of the request")
     assert asked(world, "w2") == []
-    (question,) = asked(world, "w1")
-    assert (question.wire, question.config["queue"], question.config["name"]) == ("the request", "dlq", "a")
+    (body,) = asked(world, "w1")
+    assert (body.wire, body.config["queue"], body.config["name"]) == ("the request", "dlq", "a")
 
 
 def test_dead_letters_of_an_unknown_connector_are_refused(world: World) -> None:

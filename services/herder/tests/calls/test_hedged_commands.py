@@ -37,9 +37,9 @@ class Asking(World):
 
     def _carry_out(self, instruction: ins.Instruction) -> None:
         match instruction:
-            case ins.Send(session=session, message=messages.SendCommand(command=question)):
+            case ins.Send(session=session, message=messages.SendCommand(command=body)):
                 worker = next(one.id for one in self.workers.values() if one.session == session)
-                self.asked.append((worker, type(question).__name__))
+                self.asked.append((worker, type(body).__name__))
             case _:
                 pass
         super()._carry_out(instruction)
@@ -65,18 +65,18 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "answer", "question"), CALLS)
+@pytest.mark.parametrize(("request_", "answer", "body"), CALLS)
 def test_another_worker_with_the_plugin_gets_the_command_after_two_seconds(
-    world: Asking, request_: Request, answer: type, question: type
+    world: Asking, request_: Request, answer: type, body: type
 ) -> None:
-    world.workers["w1"].deaf_to = question
+    world.workers["w1"].deaf_to = body
     number = world.call(request_)
     world.advance(HEDGE_MS - 200)
     assert number not in world.answers
-    assert [worker for worker, kind in world.asked if kind == question.__name__] == ["w1"]
+    assert [worker for worker, kind in world.asked if kind == body.__name__] == ["w1"]
     world.advance(400)
     assert isinstance(world.answers[number], answer)
-    assert [worker for worker, kind in world.asked if kind == question.__name__] == ["w1", "w2"]
+    assert [worker for worker, kind in world.asked if kind == body.__name__] == ["w1", "w2"]
 
 
 def test_the_first_reply_counts_and_the_late_one_changes_nothing(world: Asking) -> None:

@@ -46,7 +46,7 @@ def levels(world: World, worker: str) -> dict[str, str]:
 
 def told(world: World, worker: str) -> list[tuple[str, str]]:
     asked = world.workers[worker].answers.asked
-    return [(question.logger, question.level) for question in asked if isinstance(question, SetLogger)]
+    return [(body.logger, body.level) for body in asked if isinstance(body, SetLogger)]
 
 
 def listed(world: World, logger: str = "") -> list[tuple[str, str, str]]:

@@ -86,10 +86,10 @@ def test_a_worker_that_dials_the_old_leader_is_refused_after_the_end_of_its_leas
     since = len(world.starts)
     worker = world.workers["w1"]
     world.kill_herder()
-    holdings = tuple(HeldUnit(unit, held.assignment, held.state) for unit, held in worker.held.items())
-    hello = ev.WorkerHello(900, "w1", worker.incarnation, "w1:1", 8, (SINK,), holdings, epoch_max=1)
+    held_units = tuple(HeldUnit(unit, held.assignment, held.state) for unit, held in worker.held.items())
+    hello = ev.WorkerHello(900, "w1", worker.incarnation, "w1:1", 8, (SINK,), held_units, epoch_max=1)
     welcomed = [sent.message for sent in old.handle(hello, world.now) if isinstance(sent, ins.Send)]
-    assert [len(message.adopted) for message in welcomed if isinstance(message, messages.Welcome)] == [len(holdings)]
+    assert [len(message.adopted) for message in welcomed if isinstance(message, messages.Welcome)] == [len(held_units)]
     closed = [one for one in old.handle(ev.Tick(), world.now + 1_000) if isinstance(one, ins.CloseSession)]
     assert 900 in {one.session for one in closed}
     refused = old.handle(replace(hello, session=901), world.now + 1_100)

@@ -89,7 +89,7 @@ async def serve(
     loop.connect(writes)
     parts: list[Coroutine[Any, Any, None]] = [loop.run(), follow_roles(), campaign.run(), tracking.run()]
     tasks = [asyncio.create_task(part) for part in (*parts, *(watch.run() for watch in watches))]
-    asking = asyncio.create_task(cluster_id.run())  # ends by itself
+    fetching_id = asyncio.create_task(cluster_id.run())  # ends by itself
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -102,9 +102,9 @@ async def serve(
         await campaign.resign()
         await loop.stop_leading(_DRAIN_S)
         stopped.cancel()
-        for task in (*tasks, asking):
+        for task in (*tasks, fetching_id):
             task.cancel()
-        await asyncio.gather(*tasks, asking, return_exceptions=True)
+        await asyncio.gather(*tasks, fetching_id, return_exceptions=True)
         await server.stop(_DRAIN_S)
         await writes.close()
         for part in (campaign, topics, cluster_id, *watches):

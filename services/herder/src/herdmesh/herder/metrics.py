@@ -198,8 +198,8 @@ class HerderMetrics:
                 self._clock.begin(("stop", unit), f"stop {_kind(unit)}")
             case messages.RequestTaskConfigs(connector=connector):
                 self._clock.begin(("generate", connector), "generate task configs")
-            case messages.SendCommand(command_id=command, command=question):
-                self._clock.begin(("ask", command), type(question).__name__)
+            case messages.SendCommand(command_id=command, command=body):
+                self._clock.begin(("ask", command), type(body).__name__)
             case (
                 messages.Welcome()
                 | messages.SetUnitTarget()

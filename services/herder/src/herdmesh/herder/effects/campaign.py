@@ -104,16 +104,16 @@ class Campaign:
         """Campaign until cancelled."""
         while True:
             self._renewing.clear()
-            standing = asyncio.create_task(self._stand())
+            campaigning = asyncio.create_task(self._campaign_once())
             renewing = asyncio.create_task(self._renewing.wait())
             try:
-                await asyncio.wait([standing, renewing], return_when=asyncio.FIRST_COMPLETED)
-                if standing.done():
-                    standing.result()  # a bug here must end the process, not only the candidacy
+                await asyncio.wait([campaigning, renewing], return_when=asyncio.FIRST_COMPLETED)
+                if campaigning.done():
+                    campaigning.result()  # a bug here must end the process, not only the candidacy
             finally:
-                for task in (standing, renewing):
+                for task in (campaigning, renewing):
                     task.cancel()
-                await asyncio.gather(standing, renewing, return_exceptions=True)
+                await asyncio.gather(campaigning, renewing, return_exceptions=True)
             if not self._renewing.is_set():
                 await asyncio.sleep(random.uniform(RETRY_S_MAX / 5, RETRY_S_MAX))
 
@@ -131,7 +131,7 @@ class Campaign:
         """Close the channel. Call it after `run` was cancelled."""
         await self._channel.close()
 
-    async def _stand(self) -> None:
+    async def _campaign_once(self) -> None:
         """Campaign on one stream until it breaks."""
         self._sent_ms.clear()
         stream = self._stream = _Stream()
@@ -171,7 +171,7 @@ class Campaign:
         self._sent_ms.append(self._newest_ms)
         return pb.CampaignRequest(herder_id=self._herder_id, address=self._address, reserve_above=self._reserve_above)
 
-    def _told_limit(self, limit: int) -> None:
+    def _on_limit(self, limit: int) -> None:
         if limit > self._reserve_above:
             self._reserve_above = 0
 
@@ -180,7 +180,7 @@ class Campaign:
             case "granted":
                 leadership = response.granted.leadership
                 self._held_epoch = leadership.epoch
-                self._told_limit(leadership.generation_limit)
+                self._on_limit(leadership.generation_limit)
                 newest_ms = self._newest_ms  # may be answered already, as a follower's heartbeats are
                 self._sent_ms.clear()
                 self._sent_ms.append(newest_ms)
@@ -201,7 +201,7 @@ class Campaign:
                 await self._post(ev.LeaseExtended(until_ms))
             case "reserved":
                 leadership = response.reserved.leadership
-                self._told_limit(leadership.generation_limit)
+                self._on_limit(leadership.generation_limit)
                 await self._post(ev.GenerationsReserved(leadership.epoch, leadership.generation_limit))
             case "following":
                 if self._sent_ms:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from herdmesh.api.configstore.v1.config_read_service_pb2_grpc import ConfigReadServiceAsyncStub
 
-_ASK_TIMEOUT_S: Final = 5.0
+_REQUEST_TIMEOUT_S: Final = 5.0
 _RETRY_S: Final = 0.25
 _RETRY_S_MAX: Final = 10.0
 
@@ -44,7 +44,7 @@ class ClusterId:
         pause_s = _RETRY_S
         while not self.known:
             try:
-                answer = await self._stub.GetStoreStatus(pb.GetStoreStatusRequest(), timeout=_ASK_TIMEOUT_S)
+                answer = await self._stub.GetStoreStatus(pb.GetStoreStatusRequest(), timeout=_REQUEST_TIMEOUT_S)
                 self.known = answer.status.cluster_id
             except HerdmeshError as error:
                 _log.debug("cluster_id_unknown", error=f"{error.reason}: {error.message}")

@@ -52,7 +52,7 @@ _OfCallers = (
     | ins.RecordOffsets
 )
 #: Writes whose instruction has the whole content.
-_Told = (
+_WholeWrite = (
     ins.PutConfig
     | ins.DeleteConfig
     | ins.PutTarget
@@ -141,7 +141,7 @@ class StoreWrites:
         request = wire.put_session_key(wanted, request_id, self._leader_id, key, wall_clock_ms())
         return lambda: self._config.PutSessionKey(request)
 
-    def _send(self, wanted: _Told, request_id: str) -> Awaitable[Any]:
+    def _send(self, wanted: _WholeWrite, request_id: str) -> Awaitable[Any]:
         match wanted:
             case ins.PutConfig():
                 return self._config.PutConnectorConfig(wire.put_config(wanted, request_id))

@@ -111,13 +111,13 @@ class ConnectorServicer(OffsetRpcs):
         self, request: pb.WatchConnectorsRequest, context: _Context
     ) -> AsyncIterator[pb.WatchConnectorsResponse]:
         watched = frozenset(request.names)
-        told = _Told()
+        sent_versions = _SentVersions()
         with self._loop.watcher() as watcher:
             with self._loop.reading(
                 "WatchConnectors"
             ):  # timed up to the end of the snapshot: the stream itself has no end
                 names, workers = self._herder.connector_names(), [view.worker_id for view in self._herder.workers()]
-                for response in self._parts(names, workers, watched, told):
+                for response in self._parts(names, workers, watched, sent_versions):
                     yield response
                     self._still_leads()
                 complete = pb.WatchConnectorsSnapshotComplete()
@@ -126,7 +126,7 @@ class ConnectorServicer(OffsetRpcs):
             while True:
                 names, workers = await watcher.changes()
                 self._still_leads()
-                for response in self._changes(names, workers, watched, told):
+                for response in self._changes(names, workers, watched, sent_versions):
                     yield response
 
     async def UpdateConnector(
@@ -302,14 +302,14 @@ class ConnectorServicer(OffsetRpcs):
         return self._views.page(wanted, key, rest, status=status)
 
     def _changes(
-        self, names: list[str], workers: list[str], watched: frozenset[str], told: _Told
+        self, names: list[str], workers: list[str], watched: frozenset[str], sent_versions: _SentVersions
     ) -> Iterator[pb.WatchConnectorsResponse]:
         """Changes that this watch has not sent yet, each with the state at the time of sending."""
         for name in names:
             if watched and name not in watched:
                 continue
             shown = self._views.connector(name)
-            if not told.connector(name, shown.version if shown is not None else 0):
+            if not sent_versions.connector(name, shown.version if shown is not None else 0):
                 continue
             if shown is not None:
                 yield encoded.response(pb.WatchConnectorsResponse, self._views.meta(), self._views.full(shown))
@@ -317,7 +317,7 @@ class ConnectorServicer(OffsetRpcs):
                 yield pb.WatchConnectorsResponse(meta=self._meta(), deleted=name)
         for worker_id in workers:
             worker = self._views.worker(worker_id)
-            if not told.worker(worker_id, worker.version if worker is not None else 0):
+            if not sent_versions.worker(worker_id, worker.version if worker is not None else 0):
                 continue
             if worker is not None:
                 sent = self._views.of_worker(worker, pb.WatchConnectorsResponse.WORKER_FIELD_NUMBER)
@@ -326,7 +326,7 @@ class ConnectorServicer(OffsetRpcs):
                 yield pb.WatchConnectorsResponse(meta=self._meta(), worker=views.gone_worker(worker_id))
 
     def _parts(
-        self, names: list[str], workers: list[str], watched: frozenset[str], told: _Told
+        self, names: list[str], workers: list[str], watched: frozenset[str], sent_versions: _SentVersions
     ) -> Iterator[pb.WatchConnectorsResponse]:
         """A snapshot, many connectors to a message: a message costs more than its content."""
         fields: list[bytes] = []
@@ -335,7 +335,7 @@ class ConnectorServicer(OffsetRpcs):
             shown = self._views.connector(name) if not watched or name in watched else None
             if shown is None:
                 continue
-            told.connector(name, shown.version)
+            sent_versions.connector(name, shown.version)
             fields.append(self._views.full(shown))
             size += len(fields[-1])
             if size >= _PART_BYTES:
@@ -344,7 +344,7 @@ class ConnectorServicer(OffsetRpcs):
         for worker_id in workers:
             worker = self._views.worker(worker_id)
             if worker is not None:
-                told.worker(worker_id, worker.version)
+                sent_versions.worker(worker_id, worker.version)
                 fields.append(self._views.of_worker(worker, pb.WatchConnectorsSnapshotPart.WORKERS_FIELD_NUMBER))
         if fields:
             yield self._part(fields)
@@ -390,7 +390,7 @@ def _warnings(written: rq.Written) -> Sequence[worker_service_pb2.ConfigWarning]
     return wire.warnings if isinstance(wire, worker_service_pb2.ConfigValidation) else ()
 
 
-class _Told:
+class _SentVersions:
     """Versions that a watch sent last, so that nothing is sent twice; 0 = the deletion."""
 
     def __init__(self) -> None:

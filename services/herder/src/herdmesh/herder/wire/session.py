@@ -134,7 +134,7 @@ def _hello(session: int, message: pb.WorkerHello) -> ev.WorkerHello:
         address=message.address,
         slots=message.slots,
         plugins=plugins,
-        holdings=tuple(map(session_wire.held_unit_from, message.holdings)),
+        held_units=tuple(map(session_wire.held_unit_from, message.holdings)),
         epoch_max=message.epoch_max,
         draining=message.draining,
         logger_revision=revisions.from_proto(message.logger_revision),

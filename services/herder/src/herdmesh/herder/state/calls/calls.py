@@ -63,7 +63,7 @@ def on_reply(memory: HerderMemory, call_id: int, command: Command, reply: Comman
     if call is None:
         return
     call.command_ids.discard(command.id)
-    if isinstance(command.question, hedged_commands.ASKED_TWICE):
+    if isinstance(command.body, hedged_commands.HEDGED):
         memory.call_table.forget_commands(call)
     try:
         _reply_if_known(
@@ -79,7 +79,7 @@ def on_worker_lost(memory: HerderMemory, call_id: int, command: Command) -> None
     if call is None:
         return
     call.command_ids.discard(command.id)
-    if call.command_ids and isinstance(command.question, hedged_commands.ASKED_TWICE):
+    if call.command_ids and isinstance(command.body, hedged_commands.HEDGED):
         return  # another worker has the same command by now
     try:
         _reply_if_known(

@@ -139,7 +139,7 @@ class CreateHandler(ValidatedWrite):
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """Act on the worker's verdict, or take the next step towards the offsets that the create brings."""
-        if isinstance(command.question, ValidateOnWorker):
+        if isinstance(command.body, ValidateOnWorker):
             return super().on_reply(memory, call, command, reply)
         if initial_offsets.on_reply(memory, call, self.request, command, reply):
             self.write(memory, call)
@@ -147,7 +147,7 @@ class CreateHandler(ValidatedWrite):
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Send the command to another worker. Raises as `commands.send_to_able_worker`."""
-        if isinstance(command.question, ValidateOnWorker):
+        if isinstance(command.body, ValidateOnWorker):
             return super().on_worker_lost(memory, call, command)
         self.write_when_free(memory, call)
         return None

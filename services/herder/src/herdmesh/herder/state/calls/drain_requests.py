@@ -47,12 +47,12 @@ class DrainHandler(RequestHandler):
     drains: bool
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Start or end a drain; with a request id, look up an earlier request first. Raises as `_tell_worker`."""
+        """Start or end a drain; with a request id, look up an earlier request first. Raises as `_send_draining`."""
         if call.options.request_id:
             call.stage = CallStage.LOOKING_BACK
             self._record(memory, call, retry_only=True)
         else:
-            self._tell_worker(memory, call)
+            self._send_draining(memory, call)
         return None
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
@@ -98,10 +98,10 @@ class DrainHandler(RequestHandler):
         refused = leadership_queries.refusal(memory.step, memory.leadership)
         if refused is not None:
             return refused
-        self._tell_worker(memory, call)
+        self._send_draining(memory, call)
         return None
 
-    def _tell_worker(self, memory: HerderMemory, call: Call) -> None:
+    def _send_draining(self, memory: HerderMemory, call: Call) -> None:
         """Send the worker the command. The caller is answered after the worker's confirmation: from then on the next
         leader learns of the drain too.
 

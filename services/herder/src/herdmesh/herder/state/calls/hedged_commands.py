@@ -34,34 +34,34 @@ from herdmesh.session.worker_commands import (
 #: Time before a second worker gets the command; a validation takes some milliseconds.
 HEDGE_MS: Final = 2_000
 WORKERS_MAX: Final = 3
-ASKED_TWICE: Final = ValidateOnWorker | PlanTaskConfigs | DescribePlugin | ReadOffsets
+HEDGED: Final = ValidateOnWorker | PlanTaskConfigs | DescribePlugin | ReadOffsets
 
 
 def tick(step: Step, fleet: Fleet, call_table: CallTable) -> None:
     """Send every command that has waited too long to one more worker."""
     by_call: dict[int, list[Command]] = {}
     for command in call_table.commands.values():
-        if command.call is not None and isinstance(command.question, ASKED_TWICE):
+        if command.call is not None and isinstance(command.body, HEDGED):
             by_call.setdefault(command.call, []).append(command)
     for number, asked in by_call.items():
         call = call_table.calls.get(number)
         if call is not None and len(asked) < WORKERS_MAX and step.now - asked[-1].sent_ms >= HEDGE_MS:
-            _ask_another(step, fleet, call_table, call, asked)
+            _send_to_another(step, fleet, call_table, call, asked)
 
 
-def _ask_another(step: Step, fleet: Fleet, call_table: CallTable, call: Call, asked: list[Command]) -> None:
-    question = asked[-1].question
+def _send_to_another(step: Step, fleet: Fleet, call_table: CallTable, call: Call, asked: list[Command]) -> None:
+    body = asked[-1].body
     already = {command.worker_id for command in asked}
-    others = [member for member in _able(fleet, question) if member.worker_id not in already]
+    others = [member for member in _able(fleet, body) if member.worker_id not in already]
     if others:
-        commands.send_command(step, fleet, call_table, call, commands.preferred(step, others), question)
+        commands.send_command(step, fleet, call_table, call, commands.preferred(step, others), body)
 
 
-def _able(fleet: Fleet, question: WorkerCommand) -> list[Member]:
-    match question:
+def _able(fleet: Fleet, body: WorkerCommand) -> list[Member]:
+    match body:
         case ValidateOnWorker(config=config) | PlanTaskConfigs(config=config) | ReadOffsets(config=config):
             return commands.able(fleet, config)
         case DescribePlugin(class_name=class_name):
             return plugin_catalog.workers_with(fleet, class_name)
         case _:
-            raise AssertionError(f"{question} is not a hedged command")
+            raise AssertionError(f"{body} is not a hedged command")

@@ -88,7 +88,7 @@ def prepare(memory: HerderMemory, call: Call, request: CreateConnector) -> bool:
             FenceTasks(call.name, max(connector.unfenced) + 1),
         )
     else:
-        _ask_to_prepare(memory, call, request)
+        _request_preparation(memory, call, request)
     return False
 
 
@@ -97,22 +97,22 @@ def on_reply(
 ) -> bool:
     """A worker fenced or prepared: True when the connector may be written now. Raises NoWorker, OffsetsRefused."""
     failure = reply.failure
-    if failure is not None and (isinstance(command.question, FenceTasks) or failure.error_class in _RETRIABLE):
+    if failure is not None and (isinstance(command.body, FenceTasks) or failure.error_class in _RETRIABLE):
         raise NoWorker(f"worker {command.worker_id} could not carry out the request: {failure.message}; try again")
     if failure is not None:
         raise OffsetsRefused(call.name, failure.message)
-    if isinstance(command.question, FenceTasks):
-        _ask_to_prepare(memory, call, request)
+    if isinstance(command.body, FenceTasks):
+        _request_preparation(memory, call, request)
         return False
     call.offsets_ready, call.prepared_offsets = True, reply.prepared
     return True
 
 
-def _ask_to_prepare(memory: HerderMemory, call: Call, request: CreateConnector) -> None:
+def _request_preparation(memory: HerderMemory, call: Call, request: CreateConnector) -> None:
     _refuse_too_large(call)
     call.stage = CallStage.OFFSETS
     left_ms = commands.time_left_ms(memory.step, call)
-    question = AlterOffsets(
+    body = AlterOffsets(
         call.name,
         call.config or {},
         request.initial_offsets,
@@ -120,7 +120,7 @@ def _ask_to_prepare(memory: HerderMemory, call: Call, request: CreateConnector) 
         prepare=True,
         timeout_ms=left_ms,
     )
-    commands.send_to_able_worker(memory, call, question)
+    commands.send_to_able_worker(memory, call, body)
 
 
 def _refuse_too_large(call: Call) -> None:

@@ -182,7 +182,7 @@ def _take(memory: HerderMemory, level: ClusterLevel) -> None:
     if memory.leadership.role is not HerderRole.LEADING:
         return
     call = next((call for call in memory.call_table.calls.values() if _waits_for(call, level)), None)
-    _tell(memory.step, memory.fleet, memory.call_table, call, _question(level, call))
+    _send_level(memory.step, memory.fleet, memory.call_table, call, _set_logger(level, call))
 
 
 def _is_known(stores: StoreViews, revision: Revision) -> bool:
@@ -191,7 +191,7 @@ def _is_known(stores: StoreViews, revision: Revision) -> bool:
     return newest is not None and newest.revision.includes(revision)
 
 
-def _tell(step: Step, fleet: Fleet, call_table: CallTable, call: Call | None, question: SetLogger) -> None:
+def _send_level(step: Step, fleet: Fleet, call_table: CallTable, call: Call | None, body: SetLogger) -> None:
     """Send a level to every connected worker; `call` collects the changed loggers."""
     if call is not None:
         call.level_sent = True
@@ -199,9 +199,9 @@ def _tell(step: Step, fleet: Fleet, call_table: CallTable, call: Call | None, qu
         if member.session is None:
             continue
         if call is not None:
-            commands.send_command(step, fleet, call_table, call, member, question)
+            commands.send_command(step, fleet, call_table, call, member, body)
         else:
-            fleet.send(member.session, SendCommand("", question))
+            fleet.send(member.session, SendCommand("", body))
 
 
 def catch_up(stores: StoreViews, fleet: Fleet, member: Member, told: Revision | None) -> None:
@@ -209,7 +209,7 @@ def catch_up(stores: StoreViews, fleet: Fleet, member: Member, told: Revision | 
     assert member.session is not None
     for level in stores.logger_levels.values():
         if told is None or not told.includes(level.revision):
-            fleet.send(member.session, SendCommand("", _question(level)))
+            fleet.send(member.session, SendCommand("", _set_logger(level)))
 
 
 def _repeat(memory: HerderMemory, call: Call, logger: str, level: str) -> None:
@@ -221,7 +221,7 @@ def _repeat(memory: HerderMemory, call: Call, logger: str, level: str) -> None:
     if known is None or known.level != level:
         known = memory.stores.newest_logger_level
     if known is not None:
-        _tell(
+        _send_level(
             memory.step,
             memory.fleet,
             memory.call_table,
@@ -234,6 +234,6 @@ def _waits_for(call: Call, level: ClusterLevel) -> bool:
     return call.cluster_level == (level.logger, level.level) and not call.level_sent
 
 
-def _question(level: ClusterLevel, call: Call | None = None) -> SetLogger:
+def _set_logger(level: ClusterLevel, call: Call | None = None) -> SetLogger:
     request_id = "" if call is None else call.options.request_id
     return SetLogger(level.logger, level.level, level.revision, request_id)

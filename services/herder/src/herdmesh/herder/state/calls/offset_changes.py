@@ -126,7 +126,7 @@ class ChangeOffsetsHandler(RequestHandler):
         if call.stage is CallStage.BEGUN and memory.stores.applied(call.revision):
             memory.call_table.stop_waiting(call)
             with _truly(memory.call_table, call):
-                self._ask(memory, call, _stopped(memory.stores, call.name))
+                self._send_change(memory, call, _stopped(memory.stores, call.name))
         elif call.stage in _WAITING:
             with _truly(memory.call_table, call):
                 entry = _stopped(memory.stores, call.name)
@@ -138,7 +138,7 @@ class ChangeOffsetsHandler(RequestHandler):
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """A worker fenced the tasks, read the offsets or changed them, or failed to."""
         with _truly(memory.call_table, call):
-            match command.question:
+            match command.body:
                 case FenceTasks():
                     if reply.failure is not None:
                         raise _not_done(command, "fence the earlier tasks", reply.failure.message)
@@ -152,13 +152,13 @@ class ChangeOffsetsHandler(RequestHandler):
                     _require_changed(call, command, reply)
                     return self._changed(memory, call, reply.offsets or OffsetsAnswer(()))
                 case _:
-                    raise AssertionError(f"{command.question} changes no offsets")
+                    raise AssertionError(f"{command.body} changes no offsets")
         return None
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Send the command to another worker."""
         call.stage = CallStage.STOPPING
-        if isinstance(command.question, AlterOffsets) and not self.request.dry_run:
+        if isinstance(command.body, AlterOffsets) and not self.request.dry_run:
             call.may_have = f"worker {command.worker_id} disconnected while it changed the offsets of {call.name}"
         return self.look_again(memory, call)
 
@@ -229,7 +229,7 @@ class ChangeOffsetsHandler(RequestHandler):
     def _prepare(self, memory: HerderMemory, call: Call, entry: ConnectorEntry) -> None:
         unfenced = memory.inventory.connector(call.name).unfenced
         if self.request.dry_run:
-            self._ask(memory, call, entry)
+            self._send_change(memory, call, entry)
         elif unfenced:
             _fence(memory.step, memory.fleet, memory.call_table, call, max(unfenced) + 1)
         else:
@@ -245,12 +245,12 @@ class ChangeOffsetsHandler(RequestHandler):
         else:
             offset_records.begins(memory.step, memory.leadership, memory.call_table, call, self.request)
 
-    def _ask(self, memory: HerderMemory, call: Call, entry: ConnectorEntry) -> None:
+    def _send_change(self, memory: HerderMemory, call: Call, entry: ConnectorEntry) -> None:
         """Send the change to a worker. The worker looks for records of the connector written after the beginning; the
         watch has brought the earlier ones.
         """
         call.stage = CallStage.CHANGING_OFFSETS
-        question = AlterOffsets(
+        body = AlterOffsets(
             call.name,
             entry.config,
             self.request.offsets,
@@ -262,7 +262,7 @@ class ChangeOffsetsHandler(RequestHandler):
             self.request.allow_forward,
             timeout_ms=commands.time_left_ms(memory.step, call),
         )
-        commands.send_to_able_worker(memory, call, question)
+        commands.send_to_able_worker(memory, call, body)
 
     def _changed(self, memory: HerderMemory, call: Call, told: OffsetsAnswer) -> Answer | None:
         if self.request.reset and call.may_have and not told.offsets and call.offsets_before is not None:
@@ -300,7 +300,7 @@ def _truly(call_table: CallTable, call: Call) -> Generator[None]:
         raise
     except HerdmeshError as error:
         if not call.may_have:
-            offset_records.left_alone(call_table, call)
+            offset_records.note_untouched(call_table, call)
             raise
         raise WriteOutcomeUnknown(
             f"{call.may_have}, and may have done it: {error.message}; look at them, or repeat the request"

@@ -53,10 +53,10 @@ def ended(
     _record(step, leadership, call_table, call, request, told, ended=True)
 
 
-def left_alone(call_table: CallTable, call: Call) -> None:
+def note_untouched(call_table: CallTable, call: Call) -> None:
     """The call is refused, and nothing was written for its id. Note that for a retry."""
     if call.begun and call.options.request_id:
-        call_table.leave_offsets_alone(call.options.request_id)
+        call_table.note_untouched_offsets(call.options.request_id)
 
 
 def in_doubt(call_table: CallTable, call: Call) -> bool:
@@ -65,7 +65,7 @@ def in_doubt(call_table: CallTable, call: Call) -> bool:
     """
     if not call.options.request_id:
         return False
-    known = call_table.were_offsets_left_alone(call.options.request_id)
+    known = call_table.were_offsets_untouched(call.options.request_id)
     if call.refusal is None:
         call_table.begin_offsets_anew(call.options.request_id)
     return not known

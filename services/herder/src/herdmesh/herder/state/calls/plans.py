@@ -56,7 +56,7 @@ class PlanHandler(RequestHandler):
         assert call.config is not None
         before = memory.stores.entries.get(call.name)
         entry = _after(before, call.name, call.config)
-        if isinstance(command.question, PlanTaskConfigs):
+        if isinstance(command.body, PlanTaskConfigs):
             return _planned(memory, call, before, entry, reply.tasks, reply.failure)
         call.validation = commands.verdict(reply)
         if call.validation.violations:
@@ -69,8 +69,8 @@ class PlanHandler(RequestHandler):
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Send the command to another worker."""
-        assert isinstance(command.question, ValidateOnWorker | PlanTaskConfigs)
-        commands.send_to_able_worker(memory, call, command.question)
+        assert isinstance(command.body, ValidateOnWorker | PlanTaskConfigs)
+        commands.send_to_able_worker(memory, call, command.body)
         return None
 
 

@@ -39,7 +39,7 @@ from herdmesh.rpc.errors import NoLeader, Superseded
 from herdmesh.session.messages import Released, StopUnit, Welcome
 from herdmesh.session.model import HeldUnit, RunState, TargetState, UnitId
 
-_TOLD = {
+_TARGET_IN_STATE = {
     RunState.RUNNING: TargetState.STARTED,
     RunState.PAUSED: TargetState.PAUSED,
     RunState.STOPPED: TargetState.STOPPED,
@@ -74,27 +74,27 @@ def hello(memory: HerderMemory, event: WorkerHello) -> None:
         last_message_ms=memory.step.now,
         replaced=duplicate_ids.replaced(before, event),
     )
-    drains.greet(memory.step, memory.fleet, member, before, event)
+    drains.on_hello(memory.step, memory.fleet, member, before, event)
     if before is not None:
         member.load = before.load
     memory.fleet.join(member, event.session)
     memory.fleet.note_plugins(member)
     memory.fleet.note_unrest()
-    claims = {holding.unit: holding for holding in event.holdings}
+    claims = {held_unit.unit: held_unit for held_unit in event.held_units}
     known = _reconcile_known(memory.step, memory.inventory, member, claims)
     adopted = [
-        holding.unit
-        for holding in sorted(event.holdings, key=lambda item: item.unit.order)
-        if _adopt(memory, member, holding, counted=holding.unit not in known)
+        held_unit.unit
+        for held_unit in sorted(event.held_units, key=lambda item: item.unit.order)
+        if _adopt(memory, member, held_unit, counted=held_unit.unit not in known)
     ]
     memory.fleet.send(
         event.session, Welcome(tuple(adopted), memory.step.rules.session_timeout_ms, memory.step.rules.herder_id)
     )
     kept = frozenset(adopted)
-    for holding in event.holdings:
-        if holding.unit not in kept:
+    for held_unit in event.held_units:
+        if held_unit.unit not in kept:
             memory.fleet.send(
-                event.session, StopUnit(holding.unit, holding.assignment, "no longer wanted on this worker")
+                event.session, StopUnit(held_unit.unit, held_unit.assignment, "no longer wanted on this worker")
             )
     if before is None or before.incarnation != member.incarnation:
         _assemble(memory.step, memory.fleet)
@@ -144,54 +144,62 @@ def _reconcile_known(step: Step, inventory: Inventory, member: Member, claims: d
     return known
 
 
-def _adopt(memory: HerderMemory, member: Member, holding: HeldUnit, counted: bool) -> bool:
+def _adopt(memory: HerderMemory, member: Member, held_unit: HeldUnit, counted: bool) -> bool:
     """True when the worker may keep the claimed unit; otherwise the claim is a superseded placement until the worker
     reports its stop.
     """
-    connector = memory.inventory.connector(holding.unit.connector)
-    unit = connector.unit(holding.unit.task)
+    connector = memory.inventory.connector(held_unit.unit.connector)
+    unit = connector.unit(held_unit.unit.task)
     memory.agenda.touch_unit(unit.id)
     hold = unit.placement
-    if hold is not None and hold.worker_id == member.worker_id and hold.assignment == holding.assignment:
-        if holding.stopping:
+    if hold is not None and hold.worker_id == member.worker_id and hold.assignment == held_unit.assignment:
+        if held_unit.stopping:
             handover.stops_by_itself(memory.inventory, connector, unit, hold)
             return False
-        _refresh(memory.step, memory.fleet, connector, unit, holding)
+        _refresh(memory.step, memory.fleet, connector, unit, held_unit)
         return True
-    if any(stray.worker_id == member.worker_id and stray.assignment == holding.assignment for stray in unit.superseded):
+    if any(
+        superseded.worker_id == member.worker_id and superseded.assignment == held_unit.assignment
+        for superseded in unit.superseded
+    ):
         return False
-    claim = Placement(member.worker_id, holding.assignment, memory.step.now)
+    claim = Placement(member.worker_id, held_unit.assignment, memory.step.now)
     claim.because = f"leader epoch {memory.leadership.epoch} found it there and left it"
     entry = connector.stored
     others = max((other.assignment.order for other in unit.placements()), default=(0, 0))
-    newest = max(unit.newest_generation, handover.reported_generation(memory.stores, holding.unit))
+    newest = max(unit.newest_generation, handover.reported_generation(memory.stores, held_unit.unit))
     stale = claim.assignment.order < others or claim.assignment.generation < newest
-    if entry is None or stale or holding.stopping or not handover.matches(entry, holding.unit, holding.assignment):
+    if (
+        entry is None
+        or stale
+        or held_unit.stopping
+        or not handover.matches(entry, held_unit.unit, held_unit.assignment)
+    ):
         memory.inventory.supersede(unit, claim)
         return False
     if hold is not None:
         handover.stop(memory.fleet, memory.inventory, connector, unit, "another worker holds a newer assignment")
     memory.inventory.take(unit, claim)
-    _refresh(memory.step, memory.fleet, connector, unit, holding)
+    _refresh(memory.step, memory.fleet, connector, unit, held_unit)
     claim.since_known = False
     if counted:
         memory.leadership.count_adopted()
     return True
 
 
-def _refresh(step: Step, fleet: Fleet, connector: Connector, unit: Unit, holding: HeldUnit) -> None:
+def _refresh(step: Step, fleet: Fleet, connector: Connector, unit: Unit, held_unit: HeldUnit) -> None:
     """Store the state in a hello. Request task configs from a RUNNING connector only when its set needs it."""
     hold = unit.placement
     entry = connector.stored
     assert hold is not None
     assert entry is not None
-    state = None if holding.state is RunState.UNASSIGNED else holding.state
+    state = None if held_unit.state is RunState.UNASSIGNED else held_unit.state
     was_known = hold.state is state
     handover.state_reported(step, fleet, connector, unit, state)
-    hold.failure = holding.failure
+    hold.failure = held_unit.failure
     # The state implies the last target. A FAILED or starting unit is sent its target again: it may have changed while
     # nobody led.
-    hold.target = _TOLD.get(holding.state)
+    hold.target = _TARGET_IN_STATE.get(held_unit.state)
     if unit.id.task is None and state is RunState.RUNNING:
         asked = connector.generate is not Generate.NO and was_known
         connector.generate = Generate.WANTED if asked or not entry.set_is_current else Generate.NO
@@ -248,7 +256,7 @@ def reported(step: Step, fleet: Fleet, inventory: Inventory, event: UnitReported
     handover.state_reported(step, fleet, connector, unit, event.state)
     # The reported state is taken for the last target that the worker knows: it may have begun to pause before it
     # dialled in as RUNNING. Any other target is sent again.
-    hold.target = _TOLD.get(event.state, hold.target)
+    hold.target = _TARGET_IN_STATE.get(event.state, hold.target)
     inventory.agenda.touch_unit(unit.id)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from herdmesh.herder.state.memory.entities import Call, Command, Op, OpKind
 
-LEFT_ALONE_MAX = 1_000
+UNTOUCHED_OFFSETS_MAX = 1_000
 
 
 class CallTable:
@@ -34,7 +34,7 @@ class CallTable:
         #: the call that writes offsets, by the connector's name.
         self._offsets_under_way: dict[str, int] = {}
         #: request ids of changes of offsets that were begun, and refused before anything was written.
-        self._offsets_left_alone: dict[str, None] = {}
+        self._untouched_offsets: dict[str, None] = {}
         self._next_number = 0
 
     def end_leadership(self) -> None:
@@ -42,7 +42,7 @@ class CallTable:
         self._ops = {number: op for number, op in self._ops.items() if op.kind is OpKind.CALL}
         self.ops = self._ops
         self._commands.clear()
-        self._offsets_left_alone.clear()
+        self._untouched_offsets.clear()
 
     # --- calls
 
@@ -130,19 +130,19 @@ class CallTable:
         """The call begins to write the connector's offsets."""
         self._offsets_under_way[call.name] = call.id
 
-    def leave_offsets_alone(self, request_id: str) -> None:
+    def note_untouched_offsets(self, request_id: str) -> None:
         """Note that a change of offsets of that id was begun, and refused before anything was written."""
-        self._offsets_left_alone[request_id] = None
-        while len(self._offsets_left_alone) > LEFT_ALONE_MAX:
-            del self._offsets_left_alone[next(iter(self._offsets_left_alone))]
+        self._untouched_offsets[request_id] = None
+        while len(self._untouched_offsets) > UNTOUCHED_OFFSETS_MAX:
+            del self._untouched_offsets[next(iter(self._untouched_offsets))]
 
-    def were_offsets_left_alone(self, request_id: str) -> bool:
+    def were_offsets_untouched(self, request_id: str) -> bool:
         """True when nothing was written for that id, as far as this leader knows."""
-        return request_id in self._offsets_left_alone
+        return request_id in self._untouched_offsets
 
     def begin_offsets_anew(self, request_id: str) -> None:
         """A change of that id may write from now on."""
-        self._offsets_left_alone.pop(request_id, None)
+        self._untouched_offsets.pop(request_id, None)
 
     def others_of(self, call: Call) -> Iterable[Call]:
         """The other calls about the same connector."""

@@ -131,7 +131,7 @@ class Unit:
     because: str = ""
     #: not started before this time: its worker released it unasked, or it was fenced.
     not_before_ms: int = 0
-    given_up_count: int = 0
+    release_count: int = 0
     #: lost with this worker. Until this time (`scheduled.rebalance.max.delay.ms`) it is kept for that worker, which
     #: gets it back if it returns before another worker took the unit.
     waits_for: str = ""
@@ -140,7 +140,7 @@ class Unit:
     #: its restart history; None = the history in its status was not read yet.
     history: RestartHistory | None = None
     #: its status must show RESTARTING until the next start was reported.
-    says_restarting: bool = False
+    shows_restarting: bool = False
     #: the write of its status under way, the change written last, and when a failed one may be repeated.
     status_op: int | None = None
     status_change: StatusChange | None = None
@@ -179,11 +179,11 @@ class Balance:
     under_way: bool = False
     #: loads may have changed since the count.
     outdated: bool = True
-    looked_ms: int = 0
+    checked_ms: int = 0
 
     def end_leadership(self) -> None:
         """Forget the count."""
-        self.moves = self.since_ms = self.looked_ms = 0
+        self.moves = self.since_ms = self.checked_ms = 0
         self.changes = {}
         self.under_way, self.outdated = False, True
 
@@ -353,7 +353,7 @@ class Command:
     id: str
     session: int
     worker_id: str
-    question: WorkerCommand
+    body: WorkerCommand
     sent_ms: int
     call: int | None = None
     connector: str = ""

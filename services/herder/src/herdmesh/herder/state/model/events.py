@@ -190,7 +190,7 @@ class WorkerHello:
     address: str
     slots: int
     plugins: tuple[Plugin, ...] = ()
-    holdings: tuple[HeldUnit, ...] = ()
+    held_units: tuple[HeldUnit, ...] = ()
     epoch_max: int = 0
     draining: bool = False
     #: of the newest cluster-wide level that it was sent.

@@ -34,7 +34,7 @@ from herdmesh.herder.state.units.assignment import Move, assign
 from herdmesh.session.model import UnitId
 
 #: between two checks of all units, and so at least between two waves.
-LOOK_MS = 1_000
+CHECK_MS = 1_000
 #: a start without a report for so long delays no balance: its unit may never come up.
 STARTING_MS_MAX = 300_000
 
@@ -42,14 +42,14 @@ STARTING_MS_MAX = 300_000
 def tick(memory: HerderMemory) -> None:
     """Count the moves of a balance, and begin a wave of them when it is due."""
     pending = memory.balance
-    if memory.step.now - pending.looked_ms < LOOK_MS or memory.agenda.has_dirty or memory.agenda.has_deferred:
+    if memory.step.now - pending.checked_ms < CHECK_MS or memory.agenda.has_dirty or memory.agenda.has_deferred:
         return
     if memory.agenda.has_places_to_find:
         return
-    due = bool(pending.moves) and memory.step.rules.balance_enabled and _was_quiet(memory)
+    due = bool(pending.moves) and memory.step.rules.balance_enabled and _was_calm(memory)
     if not (pending.outdated or due):
         return
-    pending.looked_ms = memory.step.now
+    pending.checked_ms = memory.step.now
     due = due and not in_flight(memory)
     if not (pending.outdated or due):
         return
@@ -100,12 +100,12 @@ def reason(memory: HerderMemory, member: Member) -> str:
     left_ms = _due_ms(memory.step, memory.fleet, memory.balance) - memory.step.now
     if left_ms > 0:
         return f"{share}; balanced, {bound}, once no worker or unit has changed for {-(-left_ms // 1000)} s more"
-    if not _was_quiet(memory):
+    if not _was_calm(memory):
         return f"{share}; balanced, {bound}, once no worker is waited for"
     return f"{share}; balanced, {bound}, once no start or stop is under way"
 
 
-def _was_quiet(memory: HerderMemory) -> bool:
+def _was_calm(memory: HerderMemory) -> bool:
     """True when no worker joined or left for the delay, and none is about to."""
     return (
         memory.step.now >= _due_ms(memory.step, memory.fleet, memory.balance)

@@ -36,8 +36,8 @@ from herdmesh.session.model import Assignment, Condition, RunState, TargetState,
 GROUP_KEY = "consumer.override.group.id"
 #: A unit that its worker released unasked (it was fenced, it refused) is started again after this time, doubled each
 #: time it happens again within a minute, so that two owners of one id cannot fence each other in a hot loop.
-GIVEN_UP_BACKOFF_MS = 1_000
-GIVEN_UP_BACKOFF_MS_MAX = 60_000
+RELEASE_BACKOFF_MS = 1_000
+RELEASE_BACKOFF_MS_MAX = 60_000
 
 
 def matches(entry: ConnectorEntry, unit: UnitId, assignment: Assignment) -> bool:
@@ -106,7 +106,7 @@ def scope_of(stores: StoreViews, connector: Connector, entry: ConnectorEntry, ta
     if connector.committed is None:
         connector.committed = {}
         for status in stores.statuses.get(entry.name, {}).values():
-            _take_in_scope(connector, status)
+            _add_scope(connector, status)
     committed = connector.committed
     status = stores.status_of(UnitId(entry.name, task))
     own = status.commit_scope if status is not None and remembers(connector, status) else None
@@ -134,10 +134,10 @@ def commit_scope_changed(
     if was is not None and (scope is None or scope.group != was.group or not _topics(scope) >= _topics(was)):
         connector.committed = None
     elif now is not None:
-        _take_in_scope(connector, now)
+        _add_scope(connector, now)
 
 
-def _take_in_scope(connector: Connector, status: StatusEntry) -> None:
+def _add_scope(connector: Connector, status: StatusEntry) -> None:
     scope = status.commit_scope
     if status.unit.task is None or scope is None or connector.committed is None or not remembers(connector, status):
         return
@@ -241,7 +241,7 @@ def stop(
     inventory.supersede(unit, hold)
     unit.destination = destination
     if unit.id.task is None:
-        _forget_generation(connector)
+        _forget_task_configs(connector)
     fleet.send_to(hold.worker_id, StopUnit(unit.id, hold.assignment, reason))
     inventory.agenda.touch_unit(unit.id)
 
@@ -252,7 +252,7 @@ def stops_by_itself(inventory: Inventory, connector: Connector, unit: Unit, hold
     inventory.supersede(unit, hold)
     unit.because = f"worker {hold.worker_id} released it"
     if unit.id.task is None:
-        _forget_generation(connector)
+        _forget_task_configs(connector)
     inventory.agenda.touch_unit(unit.id)
 
 
@@ -262,14 +262,14 @@ def stop_acknowledged(step: Step, inventory: Inventory, connector: Connector, un
     inventory.drop(unit, hold)
     if not asked:
         unit.because = f"worker {hold.worker_id} released it"
-        settled = step.now - hold.since_ms >= GIVEN_UP_BACKOFF_MS_MAX
-        unit.given_up_count = 0 if settled else unit.given_up_count
-        backoff_ms = min(GIVEN_UP_BACKOFF_MS * 2**unit.given_up_count, GIVEN_UP_BACKOFF_MS_MAX)
-        unit.given_up_count = min(unit.given_up_count + 1, 10)
+        settled = step.now - hold.since_ms >= RELEASE_BACKOFF_MS_MAX
+        unit.release_count = 0 if settled else unit.release_count
+        backoff_ms = min(RELEASE_BACKOFF_MS * 2**unit.release_count, RELEASE_BACKOFF_MS_MAX)
+        unit.release_count = min(unit.release_count + 1, 10)
         unit.not_before_ms = step.now + backoff_ms
         inventory.agenda.wake_unit(unit.id, unit.not_before_ms)
         if unit.id.task is None:
-            _forget_generation(connector)
+            _forget_task_configs(connector)
     inventory.agenda.touch_unit(unit.id)
 
 
@@ -279,7 +279,7 @@ def lose(step: Step, fleet: Fleet, inventory: Inventory, connector: Connector, u
     inventory.drop(unit, hold)
     if unit.id.task is None:
         if was_current:
-            _forget_generation(connector)
+            _forget_task_configs(connector)
     else:
         connector.unfenced.add(unit.id.task)
         connector.fencing.discard(unit.id.task)
@@ -325,7 +325,7 @@ def state_reported(step: Step, fleet: Fleet, connector: Connector, unit: Unit, s
     hold.since_ms, hold.since_known = step.now, True
     hold.judged = False
     unit.restarting = unit.restarting and state is None
-    unit.says_restarting = unit.says_restarting and state is None
+    unit.shows_restarting = unit.shows_restarting and state is None
     if state is RunState.RUNNING and hold.ran_since_ms is None:
         hold.ran_since_ms = step.now
     if state is RunState.RUNNING and unit.id.task is None:
@@ -333,7 +333,7 @@ def state_reported(step: Step, fleet: Fleet, connector: Connector, unit: Unit, s
         connector.generate_attempts = connector.generate_ms = 0
 
 
-def _forget_generation(connector: Connector) -> None:
+def _forget_task_configs(connector: Connector) -> None:
     """The instance that was to create task configs is gone; the next start of the connector requests them anew."""
     connector.generate = Generate.NO
     connector.made = None

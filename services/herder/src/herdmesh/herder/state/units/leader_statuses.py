@@ -85,13 +85,13 @@ def _change(step: Step, stores: StoreViews, entry: ConnectorEntry, unit: Unit) -
     if stored is None or stored.revision is None or history is None:
         return None
     judged = hold is not None and hold.judged
-    if history.is_empty and stored.note is None and not (unit.says_restarting or judged):
+    if history.is_empty and stored.note is None and not (unit.shows_restarting or judged):
         return None  # nearly all of thousands
     policy = policy_of(step.rules.restart, entry.config)
     add_status(history, stored, policy, step.now)  # the record that replaces it keeps these attempts
     note = note_of(history, policy.attempts_max)
-    if unit.says_restarting:
-        told = stored.state is RunState.RESTARTING and _alike(stored.note, note)
+    if unit.shows_restarting:
+        told = stored.state is RunState.RESTARTING and _are_equal_notes(stored.note, note)
         if told or (hold is not None and stored.generation >= hold.assignment.generation):
             return None
         if history.attempts_ms and stored.generation > history.begun:
@@ -101,12 +101,12 @@ def _change(step: Step, stores: StoreViews, entry: ConnectorEntry, unit: Unit) -
         return None
     if judged and hold.failure is not None and stored.state is not RunState.FAILED:
         return StatusChange(stored, RunState.FAILED, hold.failure.trace or hold.failure.message, note)
-    if stored.state is not hold.state or _alike(stored.note, note):
+    if stored.state is not hold.state or _are_equal_notes(stored.note, note):
         return None
     return StatusChange(stored, stored.state, stored.trace, note)
 
 
-def _alike(one: RestartNote | None, other: RestartNote | None) -> bool:
+def _are_equal_notes(one: RestartNote | None, other: RestartNote | None) -> bool:
     """True when two notes are equal except for times, which lose their fractions in text."""
     if one is None or other is None:
         return one is other

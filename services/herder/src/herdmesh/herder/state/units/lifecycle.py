@@ -235,7 +235,9 @@ def _clean_statuses(
     connector.has_leftovers = bool(left)
     if all(status.unit.task in connector.units for status in left):
         return
-    if not any(handover.remembers(connector, status) for status in left) or _is_told(memory.stores, connector, entry):
+    if not any(handover.remembers(connector, status) for status in left) or _have_all_reported(
+        memory.stores, connector, entry
+    ):
         _clean(memory.step, memory.leadership, memory.call_table, connector, count)
 
 
@@ -245,7 +247,7 @@ def _clean_soon(step: Step, agenda: Agenda, connector: Connector) -> None:
         agenda.wake(connector.name, step.now + CLEAN_SOON_MS)
 
 
-def _is_told(stores: StoreViews, connector: Connector, entry: ConnectorEntry) -> bool:
+def _have_all_reported(stores: StoreViews, connector: Connector, entry: ConnectorEntry) -> bool:
     """True when every task of the set has reported since its start: the commits of removed task numbers, which each
     task gets at its start, are in its own status by then, and outlive those tasks and this leader.
 
@@ -253,7 +255,7 @@ def _is_told(stores: StoreViews, connector: Connector, entry: ConnectorEntry) ->
     the next tasks must find the commits of the earlier ones.
     """
     if not entry.tasks and entry.applied_config is not None:
-        return _has_made(connector, entry)
+        return _has_committed_configs(connector, entry)
     for task in range(len(entry.tasks)):
         hold, status = connector.unit(task).placement, stores.status_of(UnitId(entry.name, task))
         if hold is None or status is None or status.generation < hold.assignment.generation:
@@ -261,7 +263,7 @@ def _is_told(stores: StoreViews, connector: Connector, entry: ConnectorEntry) ->
     return True
 
 
-def _has_made(connector: Connector, entry: ConnectorEntry) -> bool:
+def _has_committed_configs(connector: Connector, entry: ConnectorEntry) -> bool:
     """True when the running connector has created its task configs, and the watch has brought their commit.
 
     False before it runs: only its report RUNNING leads to a task-config request.

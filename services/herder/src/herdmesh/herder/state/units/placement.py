@@ -164,7 +164,7 @@ def places(
         moved = {unit_id: place for unit_id, place in begun.items() if unit_id in round_.units and place is not None}
         round_.places.update(moved)
         found.update(moved)
-        if _alike(memory.fleet):
+        if _have_same_plugins(memory.fleet):
             # Like `place_some`: one after the other to the emptiest worker, and no other unit moves for it.
             load = Counter(round_.places.values())
             for unit_id in sorted((one for one in mine if one in round_.units), key=lambda one: one.order):
@@ -178,7 +178,7 @@ def places(
     return found
 
 
-def _alike(fleet: Fleet) -> bool:
+def _have_same_plugins(fleet: Fleet) -> bool:
     """True when all workers that take work can run the same units."""
     takers = [member for member in fleet.members.values() if member.takes_work]
     return all(member.has_same_plugins(takers[0]) for member in takers)
@@ -218,7 +218,7 @@ def rounds(memory: HerderMemory, workers: list[str], without: str = "") -> tuple
                 place_now = unit.placement.worker_id
                 if place_now not in listening:
                     continue
-            elif _looks_for_place(memory, entry, unit, may_start=may_start):
+            elif _needs_worker(memory, entry, unit, may_start=may_start):
                 place_now = _place_now(unit)
                 round_.free.append((connector, unit))
             else:
@@ -230,7 +230,7 @@ def rounds(memory: HerderMemory, workers: list[str], without: str = "") -> tuple
     return connectors, tasks
 
 
-def _looks_for_place(memory: HerderMemory, entry: ConnectorEntry, unit: Unit, *, may_start: bool) -> bool:
+def _needs_worker(memory: HerderMemory, entry: ConnectorEntry, unit: Unit, *, may_start: bool) -> bool:
     """False for an unheld unit whose worker must not be decided now: it is not wanted, or waits for its set, for its
     old worker, or for its backoff; it gets a worker when it may start. `may_start`: the result of
     `lifecycle.may_start`.

@@ -9,7 +9,7 @@ starts, or its worker's stream is broken) is not counted; until it reports, it u
 limit.
 
 Invariant: a worker is sent a level only when it has tasks of the connector that use a limit, and again only when the
-level has changed by more than `TOLD_AGAIN`.
+level has changed by more than `RESEND_CHANGE_MIN`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from herdmesh.herder.state.memory import (
 from herdmesh.herder.state.model import RateUse
 from herdmesh.session.messages import SetRate
 
-TOLD_AGAIN = 0.01
+RESEND_CHANGE_MIN = 0.01
 
 
 def level(uses: Sequence[RateUse]) -> float:
@@ -68,4 +68,4 @@ def share_limits(fleet: Fleet, connector: Connector) -> None:
 def _differs(told: tuple[float, float] | None, now: tuple[float, float]) -> bool:
     if told is None:
         return True
-    return any(abs(new - old) > TOLD_AGAIN * max(new, old) for new, old in zip(now, told, strict=True))
+    return any(abs(new - old) > RESEND_CHANGE_MIN * max(new, old) for new, old in zip(now, told, strict=True))

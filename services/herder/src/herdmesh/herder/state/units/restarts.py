@@ -121,5 +121,5 @@ def _decide(step: Step, agenda: Agenda, connector: Connector, unit: Unit, hold: 
 def _restart(fleet: Fleet, inventory: Inventory, connector: Connector, unit: Unit, reason: str) -> None:
     if unit.placement is None:
         return
-    unit.restarting = unit.says_restarting = True
+    unit.restarting = unit.shows_restarting = True
     handover.stop(fleet, inventory, connector, unit, reason, destination=unit.placement.worker_id)

@@ -83,7 +83,7 @@ def advance(memory: HerderMemory, connector: Connector) -> None:
             _commit(memory.step, memory.leadership, memory.call_table, connector, entry, made)
             return
     if connector.generate is Generate.WANTED and entry.wanted_state is TargetState.STARTED:
-        _ask(memory.step, memory.fleet, connector, entry)
+        _request_task_configs(memory.step, memory.fleet, connector, entry)
     if entry.pending_fencing and tasks_wanted(entry) and entry.tasks:
         _open_gate(memory, connector, entry)
 
@@ -169,7 +169,7 @@ def fence_again(inventory: Inventory, name: str) -> None:
         inventory.agenda.touch(name)
 
 
-def _ask(step: Step, fleet: Fleet, connector: Connector, entry: ConnectorEntry) -> None:
+def _request_task_configs(step: Step, fleet: Fleet, connector: Connector, entry: ConnectorEntry) -> None:
     hold = connector.unit(None).placement
     if hold is None or hold.state is not RunState.RUNNING or step.now < connector.generate_ms:
         return

@@ -86,15 +86,15 @@ def _held(
     return stalled[0] if stalled else ""
 
 
-def _stopping(step: Step, entry: ConnectorEntry, unit: Unit, stray: Placement) -> str:
-    line = f"stopping on {stray.worker_id}"
+def _stopping(step: Step, entry: ConnectorEntry, unit: Unit, superseded: Placement) -> str:
+    line = f"stopping on {superseded.worker_id}"
     if not handover.is_wanted(entry, unit.id):
         return f"{line} for good"
-    left = _seconds(stray.stop_sent_ms + step.rules.stop_timeout_ms - step.now)
-    bound = f" ({stray.worker_id} has {left} to confirm it)"
+    left = _seconds(superseded.stop_sent_ms + step.rules.stop_timeout_ms - step.now)
+    bound = f" ({superseded.worker_id} has {left} to confirm it)"
     if unit.destination is None:
         return f"{line} before it starts elsewhere{bound}"
-    if unit.destination == stray.worker_id:
+    if unit.destination == superseded.worker_id:
         return f"{line} before it starts there again{bound}"
     return f"{line} before it starts on {unit.destination}{bound}"
 

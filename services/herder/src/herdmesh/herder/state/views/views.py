@@ -183,15 +183,15 @@ def _placed_view(memory: HerderMemory, connector: Connector, unit: Unit) -> Unit
         waiting = f"worker {status.worker_id} has not dialled in to the new leader yet"
         return _stored_view(status, Condition("WAITING_FOR_WORKER", waiting), why)
     if unit.superseded:
-        stray = unit.superseded[-1]
+        superseded = unit.superseded[-1]
         state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
-        stopping = Condition("STOPPING", f"worker {stray.worker_id} is stopping it", stray.stop_sent_ms)
+        stopping = Condition("STOPPING", f"worker {superseded.worker_id} is stopping it", superseded.stop_sent_ms)
         return UnitView(
             state,
-            stray.worker_id,
+            superseded.worker_id,
             None,
             (stopping, *_conditions(memory.fleet, connector, unit)),
-            stray.assignment.generation,
+            superseded.assignment.generation,
             unit.start_count,
             explanation=why,
         )

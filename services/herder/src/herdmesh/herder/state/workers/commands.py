@@ -49,12 +49,7 @@ WRITE_MS: Final = 2_000
 def send_to_able_worker(
     memory: HerderMemory,
     call: Call,
-    question: ValidateOnWorker
-    | PlanTaskConfigs
-    | AlterOffsets
-    | ReadOffsets
-    | ListDeadLettersOnWorker
-    | ReplayOnWorker,
+    body: ValidateOnWorker | PlanTaskConfigs | AlterOffsets | ReadOffsets | ListDeadLettersOnWorker | ReplayOnWorker,
 ) -> None:
     """Send a command to a worker that has the class of the command's config (`preferred`).
 
@@ -65,23 +60,23 @@ def send_to_able_worker(
         memory.fleet,
         memory.call_table,
         call,
-        _best(memory.step, memory.stores, memory.fleet, question.config),
-        question,
+        _best(memory.step, memory.stores, memory.fleet, body.config),
+        body,
     )
 
 
 def send_command(
-    step: Step, fleet: Fleet, call_table: CallTable, call: Call, member: Member, question: WorkerCommand
+    step: Step, fleet: Fleet, call_table: CallTable, call: Call, member: Member, body: WorkerCommand
 ) -> None:
     """Send a connected worker a command of a call."""
-    call.command_ids.add(_send(step, fleet, call_table, member, question, call=call.id))
+    call.command_ids.add(_send(step, fleet, call_table, member, body, call=call.id))
 
 
 def send_for_connector(
-    step: Step, fleet: Fleet, call_table: CallTable, connector: str, member: Member, question: WorkerCommand
+    step: Step, fleet: Fleet, call_table: CallTable, connector: str, member: Member, body: WorkerCommand
 ) -> None:
     """Send a connected worker a command of a connector's own work."""
-    _send(step, fleet, call_table, member, question, connector=connector)
+    _send(step, fleet, call_table, member, body, connector=connector)
 
 
 def time_left_ms(step: Step, call: Call) -> int:
@@ -108,15 +103,15 @@ def _send(
     fleet: Fleet,
     call_table: CallTable,
     member: Member,
-    question: WorkerCommand,
+    body: WorkerCommand,
     call: int | None = None,
     connector: str = "",
 ) -> str:
     assert member.session is not None
-    command_id = f"{type(question).__name__}-{call_table.next_number()}"
-    command = Command(command_id, member.session, member.worker_id, question, step.now, call, connector)
+    command_id = f"{type(body).__name__}-{call_table.next_number()}"
+    command = Command(command_id, member.session, member.worker_id, body, step.now, call, connector)
     call_table.add_command(command)
-    fleet.send(member.session, SendCommand(command_id, question))
+    fleet.send(member.session, SendCommand(command_id, body))
     return command_id
 
 
@@ -143,7 +138,7 @@ def able(fleet: Fleet, config: Properties) -> list[Member]:
 
 
 #: Java classes that have no connector of their name here, and the connector for the same purpose, with its own keys.
-_TWINS = {
+_REPLACEMENTS = {
     "io.debezium.connector.jdbc.JdbcSinkConnector": "PostgresSink",
     "io.aiven.kafka.connect.s3.AivenKafkaConnectS3SinkConnector": "S3Sink",
     "io.aiven.kafka.connect.s3.S3SinkConnector": "S3Sink",
@@ -172,7 +167,7 @@ def _best(step: Step, stores: StoreViews, fleet: Fleet, config: Properties) -> M
             "Failed to find any class that implements Connector and which name matches "
             f"{class_name}; {plugins_text(fleet)}"
         )
-        if twin := _TWINS.get(class_name):
+        if twin := _REPLACEMENTS.get(class_name):
             text += f"; its equivalent here is {twin}"
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
     return preferred(step, found)

@@ -24,7 +24,7 @@ from herdmesh.session.messages import SendCommand
 from herdmesh.session.worker_commands import SetDraining
 
 
-def greet(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: WorkerHello) -> None:
+def on_hello(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: WorkerHello) -> None:
     """A worker's hello: continue the last request about this incarnation; without one, use the hello's own flag."""
     if before is not None and before.incarnation == member.incarnation:
         member.drain_requested = before.drain_requested
@@ -56,9 +56,9 @@ def gone(fleet: Fleet, member: Member, *, held_nothing: bool) -> None:
         fleet.add_departed(member)
 
 
-def remind(fleet: Fleet, member: Member, says_draining: bool) -> None:
+def remind(fleet: Fleet, member: Member, hello_draining: bool) -> None:
     """Send a worker, after the welcome, the drain request that it missed."""
-    if member.drain_requested is not None and member.drain_requested is not says_draining:
+    if member.drain_requested is not None and member.drain_requested is not hello_draining:
         fleet.send_to(member.worker_id, SendCommand("", SetDraining(member.drain_requested)))
 
 
