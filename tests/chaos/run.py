@@ -7,11 +7,9 @@ Owns the order of a run and the judging. Faults come in rounds from a seed; afte
   that is moved later on, to balance, as its leader logged it, has that time from when it was stopped;
 - a task that ran on a worker that was not harmed was not restarted (its generation is the same), unless its leader
   logged that it moved it for balance, which comes when no worker has joined or left for a while; such moves are
-  counted,
-  and the simulator checks that they come late and are few. Each hop of a unit counts, as the leaders logged them
-  (`moves`). Where the broker was harmed,
-  a run may end with its transaction, and begin again on its worker: a task whose run did not end, as its worker logged
-  it, is not restarted there either.
+  counted, and the simulator checks that they come late and are few. Each hop of a unit counts, as the leaders logged
+  them (`moves`). Where the broker was harmed, a run may end with its transaction, and begin again on its worker: a task
+  whose run did not end, as its worker logged it, is not restarted there either.
 
 A fault without a target (no herder leads) is executed in the next round, and no run ends before each target was killed.
 

@@ -3,8 +3,8 @@
     lines    each line is a value. A converter gets its bytes; without a converter it is JSON if it parses, else text
     records  each line an object of topic, partition, offset, timestamp, key, value, headers, all of them optional;
              keys, values and headers are plain JSON, or {"base64": ...}. A converter gets a string as its UTF-8 bytes,
-             anything else as its JSON text
-    typed    each line a record in the form of `herdmesh.connect.json_text.record_json`, schemas and types included
+             anything else as its JSON text typed    each line a record in the form of
+             `herdmesh.connect.json_text.record_json`, schemas and types included
 
 Owns the forms and their detection. Invariant: a line gives one record or one `BadLine`; its number is kept.
 """

@@ -16,8 +16,7 @@ def pending(call: Callable[[], object]) -> BaseException | None:
 
     Args:
         call: a bound method of a builtin type that takes no arguments: the interpreter checks for a pending exception
-        after
-            such a call.
+            after such a call.
     """
     try:
         call()

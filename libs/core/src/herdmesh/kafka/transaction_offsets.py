@@ -23,8 +23,7 @@ def send_offsets(producer: Producer, offsets: Sequence[TopicPartition], group: b
 
     Args:
         group: `Consumer.consumer_group_metadata()` of a consumer that is not a member of the group; if the group's name
-        is
-            printable ASCII, the consumer may be a member.
+            is printable ASCII, the consumer may be a member.
 
     Raises KafkaException, whose error has the flag whether the call may be repeated.
     """

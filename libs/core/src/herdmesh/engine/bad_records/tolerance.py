@@ -185,12 +185,9 @@ class Tolerance:
         Args:
             origin: the record, as it was read, at this index of the batch that the chain works on.
             pause: waits so many seconds while the run reports and commits; returns the reason to end the run, None =
-            the wait
-                is over. With True it also returns when the run's share of its slot is used: retries without a limit
-                would keep
-                the slot from other tasks forever. Retries with a limit would begin again in the next run, so that the
-                record
-                might never be skipped.
+                the wait is over. With True it also returns when the run's share of its slot is used: retries without a
+                limit would keep the slot from other tasks forever. Retries with a limit would begin again in the next
+                run, so that the record might never be skipped.
             requested_delay_ms: the delay that a sink task requested when it refused a batch; None = it set none.
         """
         self.counts = failed.counts

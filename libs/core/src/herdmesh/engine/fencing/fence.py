@@ -89,8 +89,7 @@ class Fence:
         Raises:
             TaskFenced: another owner took over; nothing of the transaction is visible.
             TaskFailed: RETRIABLE: it did not commit, or the outcome is unknown; the next owner will see it. Also when
-            the
-                client only inferred an acknowledgement (`clients.raise_guess`): the commit was not sent then.
+                the client only inferred an acknowledgement (`clients.raise_guess`): the commit was not sent then.
         """
         self._until_done(partial(self._settle, sends_to), "sending")
         self._until_done(self._watched(lambda: self.producer.commit_transaction(CALL_TIMEOUT_S)), "committing")

@@ -79,8 +79,7 @@ def to_arrow(batch: SinkBatch, *, defaults: bool = True) -> pyarrow.RecordBatch:
 
     Raises:
         DataError: a value that does not fit its schema or its Arrow type, or values without a schema that have no
-        common
-            type; the error names the field.
+            common type; the error names the field.
     """
     if batch.value_schema is None:
         return _found_columns(batch.values)

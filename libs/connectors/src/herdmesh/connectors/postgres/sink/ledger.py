@@ -111,8 +111,7 @@ def alter_ledger(config: Config, offsets: Mapping[PartitionId, int | None]) -> N
     Raises:
         ConfigError: of the connection or the table.
         RetriableError: the server is unreachable, or a row stays locked: nothing was changed, or, if the connection
-        broke
-            during the commit, everything.
+            broke during the commit, everything.
     """
     settings = sink_settings(config)
     with connect(connection_settings(config)) as connection, errors_translated("the ledger cannot be altered"):

@@ -110,8 +110,7 @@ class Tables:
         Raises:
             ConfigError: the table is missing, and the config forbids creating it, or it is not possible.
             DataError: columns are missing, and the config forbids adding them, or it is not possible; or a
-            transformation made
-                a topic name that cannot be a table name.
+                transformation made a topic name that cannot be a table name.
             psycopg.Error: the server's.
         """
         found = self._statements.get((topic, shape))

@@ -75,8 +75,7 @@ class SinkDeadLetters:
 
         Raises:
             TaskFailed: a dead letter was rejected; RETRIABLE, after a minute without reports, or when the client only
-            inferred
-                an acknowledgement (`raise_guess`).
+                inferred an acknowledgement (`raise_guess`).
             KafkaException: as `report`.
         """
         if len(self.producer):

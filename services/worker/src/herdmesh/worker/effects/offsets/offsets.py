@@ -91,8 +91,7 @@ class Offsets:
 
         Raises:
             ConfigError, DataError: the offsets, or the config, cannot be used, with Connect's texts; or a change to
-            prepare
-                cannot be written together with the connector.
+                prepare cannot be written together with the connector.
             TaskFailed: Kafka did not accept them, or another process owns the group or the id. `OutcomeUnknown`: the
                 outcome is unknown.
             Exception: any error of the connector's own `alter_offsets`.

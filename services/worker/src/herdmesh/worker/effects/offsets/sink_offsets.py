@@ -91,8 +91,7 @@ def change(
     Raises:
         ConfigError: an invalid partition or offset, or the removal of an offset in a change that is to be prepared.
         TaskFailed: Kafka did not accept them, or another process owns the group or the id. `OutcomeUnknown`: the
-        outcome
-            is unknown.
+            outcome is unknown.
         Exception: any error of the connector's own `alter_offsets`.
     """
     settings = sink_settings(spec)

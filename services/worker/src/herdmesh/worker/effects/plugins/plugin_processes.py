@@ -121,8 +121,7 @@ class Line:
         Raises:
             ConfigError, RetriableError, ImportError: as the author's code did.
             TaskFailed: for anything else that it raised, in its class; RETRIABLE when the process died or did not
-            answer
-                within `timeout_s`.
+                answer within `timeout_s`.
         """
         waiting = _Waiting()
         with self._lock:
