@@ -50,7 +50,7 @@ up: setup ## Run the whole mesh in this terminal; Ctrl-C stops it
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## All tests (real broker, real PostgreSQL, real Spark, real processes)
-	@$(BIN)/python -m herdmesh.devstack.jars connect s3 hdfs jdbc-driver
+	@$(BIN)/python -m herdmesh.devstack.jars connect connect-mirror s3 hdfs jdbc-driver
 	-@$(BIN)/python -m herdmesh.devstack.postgres_server
 	@$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
 

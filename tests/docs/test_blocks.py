@@ -23,6 +23,8 @@ RUN_BY: Final = {
     "docs/how-to/operate.md": "tests/e2e/test_operate_page.py",
     "docs/connectors/datagen.md": "tests/docs/test_datagen_page.py",
     "docs/connectors/file-sink.md": "tests/e2e/test_connector_pages.py",
+    "docs/connectors/http-sink.md": "tests/docs/test_http_sink_page.py",
+    "docs/connectors/mirror.md": "tests/docs/test_mirror_page.py",
     "docs/connectors/postgres-cdc.md": "tests/e2e/test_connector_pages.py",
     "docs/connectors/postgres-source.md": "tests/e2e/test_connector_pages.py",
     "docs/how-to/try-transformations.md": "tests/docs/test_try_transformations.py",
@@ -35,16 +37,12 @@ RUN_BY: Final = {
 }
 #: page -> number of its blocks that nothing runs, and the reason. Lower a count when a test runs one more of them.
 NOT_RUN: Final = {
-    "docs/connectors/http-sink.md": (2, "requests differ from run to run; libs/connectors/tests/test_http_sink.py"),
     "docs/connectors/jdbc-source.md": (2, "needs a JVM and SQLite's driver; libs/connectors/tests/spark"),
-    "docs/connectors/mirror.md": (1, "printed by Java's formatters; tests/integration/test_java_mirror.py"),
     "docs/connectors/postgres-sink.md": (
         1,
         "output of psql, which the tests do not have; libs/connectors/tests/postgres",
     ),
     "docs/connectors/spark.md": (3, "needs jars of Delta and Iceberg: make soak, part lakehouse"),
-    "docs/how-to/plugins.md": (1, "a drawing of folders"),
-    "docs/reference/connect/rest-api.md": (1, "the form of an answer of Java Connect"),
 }
 #: Languages that show a file or a diagram, not a command or its output.
 FILES: Final = {"json", "jsonl", "properties", "sql"}

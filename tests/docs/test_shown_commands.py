@@ -83,7 +83,7 @@ def test_the_first_lines_on_the_standalone_page_are_those_of_herd_run() -> None:
 
 
 def test_the_unusable_plugin_on_the_plugins_page_is_printed_as_the_command_prints_it() -> None:
-    (shown,) = (block.text for block in blocks("docs/how-to/plugins.md") if block.language == "text")
+    _, shown = (block.text for block in blocks("docs/how-to/plugins.md") if block.language == "text")
     form = r"NOT USED (?P<folder>\S+) \((?P<plugin>\S+)\) on (?P<worker>\S+): (?P<why>.+)\nnext: (?P<fix>.+)\n"
     found = re.fullmatch(form, shown)
     assert found is not None

@@ -175,7 +175,7 @@ class Environment:
     def __init__(self, folder: Path, python: str = _PYTHON) -> None:
         self.folder = folder
         self.packages = folder / "lib" / python / "site-packages"
-        self.packages.mkdir(parents=True)
+        self.packages.mkdir(parents=True, exist_ok=True)
         (folder / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
 
     def install(
