@@ -15,6 +15,7 @@ from herdmesh.devstack.java import find_java
 from libs.connectors.tests.mirror.test_mirror_checkpoint import World
 from libs.core.tests.engine.harness import Kafka, run_here
 from tests.docs.blocks import ROOT, blocks
+from tests.docs.test_http_sink_page import ONE_TRANSACTION
 from tests.support.java_connect import MIRROR_JARS
 
 pytestmark = pytest.mark.kafka
@@ -29,8 +30,8 @@ def test_syncs_and_checkpoints_are_those_of_the_page(kafka_bootstrap: str, tmp_t
     world = World(Kafka(kafka_bootstrap), tmp_topic())
     for ids in (range(1_000), range(1_000, 1_500)):
         world.broker.produce_ids(world.topic, ids, partition=0)
-        # Reads of a loaded broker are divided: a sync of each part would be another line.
-        world.mirror(**{"offset.lag.max": "10000"})
+        # A busy broker's records come in several reads: a sync of each would be another line.
+        world.mirror(**{"offset.lag.max": "10000"}, **ONE_TRANSACTION)
     for group, offset in _GROUPS.items():
         world.commit(f"{world.name}-g-{group}", world.topic, offset)
     run_here(world.checkpoint_spec())
