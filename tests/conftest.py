@@ -1,4 +1,6 @@
-"""The one mesh that end-to-end and fault tests share: broker, stores, herder and two workers with Spark."""
+"""The one mesh that end-to-end and fault tests share: broker, stores, herder and two workers with Spark and SQLite's
+driver.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,8 @@ import pytest_asyncio
 
 from herdmesh.cli.errors import CommandError
 from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.jars import ensure_jars
+from herdmesh.sdk.spark import task_session
 from tests.support.mesh import Mesh, running_mesh
 
 
@@ -26,7 +30,10 @@ async def shared_mesh(
     kafka: Broker, tmp_path_factory: pytest.TempPathFactory, workers_temporary: Path
 ) -> AsyncIterator[Mesh]:
     """The mesh of the session. Tests use `mesh`, which is this one in good health."""
-    env = {"TMPDIR": str(workers_temporary)}
+    env = {
+        "TMPDIR": str(workers_temporary),
+        task_session.JARS_VARIABLE: ",".join(ensure_jars("jdbc-driver").split(":")),
+    }
     async with running_mesh(tmp_path_factory.mktemp("mesh"), kafka, ends_by_force=True, worker_env=env) as running:
         yield running
 

@@ -27,6 +27,7 @@ RUN_BY: Final = {
     "docs/connectors/mirror.md": "tests/docs/test_mirror_page.py",
     "docs/connectors/postgres-cdc.md": "tests/e2e/test_connector_pages.py",
     "docs/connectors/postgres-source.md": "tests/e2e/test_connector_pages.py",
+    "docs/connectors/spark.md": "tests/e2e/test_spark_page.py",
     "docs/how-to/try-transformations.md": "tests/docs/test_try_transformations.py",
     "docs/how-to/install.md": "tests/docs/test_shown_commands.py",
     "docs/how-to/plugins.md": "tests/e2e/test_plugin_versions.py",
@@ -42,7 +43,6 @@ NOT_RUN: Final = {
         1,
         "output of psql, which the tests do not have; libs/connectors/tests/postgres",
     ),
-    "docs/connectors/spark.md": (3, "needs jars of Delta and Iceberg: make soak, part lakehouse"),
 }
 #: Languages that show a file or a diagram, not a command or its output.
 FILES: Final = {"json", "jsonl", "properties", "sql"}

@@ -1,9 +1,10 @@
 """Commands and outputs of pages that would take a network or minutes to run: each is checked against the code instead.
 
 A `bash` block has commands that another test runs: `make dist-check` (tests/install), `make setup`, a page that is run,
-or tests/e2e/test_herd.py. Here each command is parsed by the command line, and looked for there. The outputs on
-docs/how-to/install.md and docs/how-to/standalone.md, and the unusable plugin on docs/how-to/plugins.md, are compared
-with the output of the code, the form of a commit message in docs/STYLE.md with the rule for subjects.
+tests/e2e/test_herd.py, or `make soak ARGS=lakehouse` (docs/connectors/spark.md). Here each command is parsed by the
+command line, and looked for there. The outputs on docs/how-to/install.md and docs/how-to/standalone.md, and the
+unusable plugin on docs/how-to/plugins.md, are compared with the output of the code, the form of a commit message in
+docs/STYLE.md with the rule for subjects.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from herdmesh.cli.app import app
 from herdmesh.cli.commands.get import print_refused_plugins
 from herdmesh.cli.commands.run import listening_text
 from herdmesh.cli.output import out
+from herdmesh.sdk.spark import task_session
 from herdmesh.standalone.process import Addresses
+from libs.connectors.tests.spark import lake
 from tests.docs.blocks import ROOT, blocks, pages
 from tests.docs.test_blocks import RUN_BY
 from tests.tidy.test_commits import what_is_wrong
@@ -59,6 +62,10 @@ def test_a_command_of_a_bash_block_is_valid_and_run_elsewhere(line: str) -> None
             assert command in _run_elsewhere(), f"no test runs herd {' '.join(command)}"
         case "pip", ["install", "herdmesh"]:
             assert '"install", "--quiet", "herdmesh"' in (ROOT / "tests/install/__main__.py").read_text("utf-8")
+        case "pip", ["install", "--no-deps", "--target", folder, _]:
+            assert arguments == lake.install_arguments(folder)
+        case "export", [setting, *_]:  # tests/e2e/test_spark_page.py runs it in the soak
+            assert setting.partition("=")[0] in (task_session.HOME_VARIABLE, task_session.JARS_VARIABLE)
         case "python3", ["-m", "venv", _]:
             assert '"-m", "venv"' in (ROOT / "tests/install/__main__.py").read_text("utf-8")
         case "python", ["-m", module, *rest]:

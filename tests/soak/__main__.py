@@ -151,6 +151,7 @@ PARTS = {
             "libs/connectors/tests/spark/test_spark_lakehouse.py",
             "libs/connectors/tests/spark/test_stream_source_suite.py",
             "tests/e2e/test_spark_stream.py",
+            "tests/e2e/test_spark_page.py",
             "libs/connectors/tests/spark/test_scratch.py",
         ),
     ),

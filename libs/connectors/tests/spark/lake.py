@@ -19,13 +19,18 @@ VERSION: Final = "4.1.2"
 _INSTALL_S: Final = 900
 
 
+def install_arguments(folder: str) -> list[str]:
+    """Return pip's arguments that install it to a folder."""
+    return ["install", "--no-deps", "--target", folder, f"pyspark=={VERSION}"]
+
+
 def home() -> Path:
     """Return its folder; install it if it is missing (490 MB). Raises pip's error."""
     folder = cache_dir() / f"pyspark-{VERSION}"
     if not folder.exists():
         fresh = folder.with_name(f"{folder.name}-{os.getpid()}")
-        pip = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(fresh), f"pyspark=={VERSION}")
         try:
+            pip = (sys.executable, "-m", "pip", *install_arguments(str(fresh)), "-q")
             subprocess.run(pip, check=True, timeout=_INSTALL_S)
             os.rename(fresh, folder)
         finally:
