@@ -24,8 +24,10 @@ RUN_BY: Final = {
     "docs/connectors/datagen.md": "tests/docs/test_datagen_page.py",
     "docs/connectors/file-sink.md": "tests/e2e/test_connector_pages.py",
     "docs/connectors/http-sink.md": "tests/docs/test_http_sink_page.py",
+    "docs/connectors/jdbc-source.md": "tests/e2e/test_connector_pages.py",
     "docs/connectors/mirror.md": "tests/docs/test_mirror_page.py",
     "docs/connectors/postgres-cdc.md": "tests/e2e/test_connector_pages.py",
+    "docs/connectors/postgres-sink.md": "tests/e2e/test_connector_pages.py",
     "docs/connectors/postgres-source.md": "tests/e2e/test_connector_pages.py",
     "docs/connectors/spark.md": "tests/e2e/test_spark_page.py",
     "docs/how-to/try-transformations.md": "tests/docs/test_try_transformations.py",
@@ -37,13 +39,7 @@ RUN_BY: Final = {
     "docs/reference/cli.md": "website/command_pages.py",
 }
 #: page -> number of its blocks that nothing runs, and the reason. Lower a count when a test runs one more of them.
-NOT_RUN: Final = {
-    "docs/connectors/jdbc-source.md": (2, "needs a JVM and SQLite's driver; libs/connectors/tests/spark"),
-    "docs/connectors/postgres-sink.md": (
-        1,
-        "output of psql, which the tests do not have; libs/connectors/tests/postgres",
-    ),
-}
+NOT_RUN: Final[dict[str, tuple[int, str]]] = {}
 #: Languages that show a file or a diagram, not a command or its output.
 FILES: Final = {"json", "jsonl", "properties", "sql"}
 _MERMAID: Final = re.compile(r"(flowchart (LR|TB)|sequenceDiagram|stateDiagram-v2)\n")

@@ -1,4 +1,5 @@
-"""Pages of connectors that are run: docs/connectors/file-sink.md, postgres-cdc.md and postgres-source.md.
+"""Pages of connectors that are run: docs/connectors/file-sink.md, jdbc-source.md, postgres-cdc.md, postgres-sink.md and
+postgres-source.md.
 
 Each page's config runs in the tests' cluster under names of the test's own; outputs are compared under the names of the
 page.
@@ -8,20 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shlex
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 import pytest
+from confluent_kafka import Producer
 from psycopg.conninfo import conninfo_to_dict
+from typer.testing import CliRunner
 
+from herdmesh.cli.app import app
+from herdmesh.devstack.postgres_server import find_server
 from libs.core.tests.engine.harness import Kafka
-from tests.docs.blocks import blocks
+from tests.docs.blocks import ROOT, blocks
 from tests.e2e.test_herd import herd
 from tests.support.mesh import Mesh
 
@@ -30,6 +38,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_sco
 WAIT_S: Final = 60.0
 #: Milliseconds since 1970: when a row was inserted.
 _PLACED: Final = re.compile(r"\d{13}")
+#: Time of a dead letter.
+_LETTER_TIME: Final = re.compile(r"\b\d\d:\d\d:\d\d(?= )")
 #: Key of the CDC source below `database.` -> member of a connection string.
 _DATABASE: Final = {"hostname": "host", "port": "port", "user": "user", "dbname": "dbname"}
 
@@ -40,6 +50,10 @@ class Page:
     def __init__(self, page: str, mesh: Mesh, folder: Path, names: dict[str, str], printed: dict[str, str]) -> None:
         """`names`: the page's name -> the test's, in commands; `printed`: name in outputs -> the page's name."""
         self._mesh, self._folder, self._names, self._printed = mesh, folder, names, printed
+        self.environment = dict(os.environ)
+        """Environment of the commands that are not `herd`."""
+        self.wait_s = WAIT_S
+        """Bound for a command to print the page's output."""
         self.config, *others = [block.text for block in blocks(page) if block.language == "json"]
         assert not others
         self._left: Iterator[tuple[str, str]] = iter(
@@ -57,7 +71,7 @@ class Page:
         for here, there in self._printed.items():
             text = text.replace(here, there)
         lines = [" ".join(line.split()) for line in text.splitlines()]
-        return "\n".join(_PLACED.sub("TIME", line) for line in lines if line)
+        return "\n".join(_LETTER_TIME.sub("TIME", _PLACED.sub("TIME", line)) for line in lines if line)
 
     def output(self) -> str:
         """The next block, which is text."""
@@ -69,18 +83,22 @@ class Page:
         """Wait until the next command prints the page's output."""
         language, command = next(self._left)
         assert language == "sh"
-        wanted, deadline_s = self.output(), time.monotonic() + WAIT_S
+        wanted, deadline_s = self.output(), time.monotonic() + self.wait_s
         while (printed := self.there(await self._run(self.here(command)))) != wanted:
             assert time.monotonic() < deadline_s, f"{command}printed\n{printed}\nand not\n{wanted}"
             assert not command.startswith(("herd create", "herd apply")), f"{printed}\nand not\n{wanted}"
             await asyncio.sleep(0.2)
 
     async def _run(self, command: str) -> str:
+        """What a terminal shows of a command: both its outputs if it is `herd`."""
         if command.startswith("herd "):
             arguments = [str(self._folder / one) if one.endswith(".json") else one for one in shlex.split(command)[1:]]
-            return (await herd(self._mesh, *arguments))[1]
+            env = {"HERDMESH_HERDER": self._mesh.stack.state.herder}
+            return (await asyncio.to_thread(CliRunner().invoke, app, arguments, env=env, catch_exceptions=False)).output
         shell = ["bash", "-c", command]
-        done = await asyncio.to_thread(subprocess.run, shell, capture_output=True, text=True, check=False)
+        done = await asyncio.to_thread(
+            subprocess.run, shell, env=self.environment, capture_output=True, text=True, check=False
+        )
         return done.stdout
 
     def write(self, file: str, config: dict[str, Any]) -> None:
@@ -135,6 +153,72 @@ async def test_the_postgres_source_page_runs_as_printed(
         late.commit()
     assert (await _values(mesh, f"{name}-orders", 5))[3:] == _shown(page)
     await mesh.delete(name)
+
+
+@pytest.mark.timeout(300)
+async def test_the_jdbc_source_page_runs_as_printed(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+    name, path = tmp_topic("shop"), "docs/connectors/jdbc-source.md"
+    page = Page(path, mesh, tmp_path, {"shop": name, "orders.json": f"{name}.json"}, {name: "shop"})
+    page.wait_s = 120.0  # the task starts a JVM with Spark
+    (create,) = re.findall(r"^`(CREATE TABLE orders .*)`:$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+    rows = [(number, f"customer {number % 97}", number * 0.25, 1_795_428_000_000) for number in range(1, 2001)]
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database, database:
+        database.execute(create)
+        database.executemany("INSERT INTO orders VALUES (?, ?, ?, ?)", rows)
+    topic, given = mesh.create_topic(f"{name}-orders", 1), json.loads(page.config)
+    changes = {"connection.url": f"jdbc:sqlite:{tmp_path / 'shop.db'}", "topic.prefix": f"{name}-"}
+    page.write(f"{name}.json", {"name": f"{name}-orders", "config": given["config"] | changes})
+    for _command in range(2):
+        await page.compare()
+    records = [value.decode() for value in await asyncio.to_thread(mesh.consume_values, topic, len(rows))]
+    assert len(records) == len(rows)
+    *_, shown = [block.text for block in blocks(path) if block.language == "text"]
+    assert [records[0], records[-1]] == shown.splitlines(), "with their times, which do not differ from run to run"
+    await mesh.delete(f"{name}-orders")
+
+
+async def test_the_postgres_sink_page_runs_as_printed(mesh: Mesh, tmp_path: Path, tmp_database: str) -> None:
+    """The test's names are as long as the page's: the lines of psql's tables are as wide as the longest cell."""
+    server = conninfo_to_dict(tmp_database)
+    names = {"orders": "fruits", "psql shop": f"psql {server['dbname']}"}
+    page = Page("docs/connectors/postgres-sink.md", mesh, tmp_path, names, {"fruits": "orders"})
+    topic, programs = mesh.create_topic("fruits", 1), find_server()
+    await asyncio.to_thread(_produce_fruits, mesh.bootstrap, topic)
+    config = json.loads(page.here(page.config))
+    del config["connection.password"]
+    config |= {
+        "connection.url": f"jdbc:postgresql://{server['host']}:{server['port']}/{server['dbname']}",
+        "connection.user": server["user"],
+    }
+    page.write("fruits-db.json", config)
+    page.environment |= {
+        **{f"PG{key.upper()}": str(server[key]) for key in ("host", "port", "user")},
+        "PATH": os.pathsep.join([str(programs.bin), os.environ["PATH"]]),
+        "LD_LIBRARY_PATH": os.pathsep.join(map(str, programs.libraries)),
+        "PSQLRC": os.devnull,
+    }
+    for _command in range(4):
+        await page.compare()
+    await mesh.delete("fruits-db")
+
+
+def _produce_fruits(bootstrap: str, topic: str) -> None:
+    """The six records of the page of the PostgreSQL sink."""
+    fields = [{"field": "item", "type": "string"}, {"field": "price", "type": "double"}]
+    sold = {"field": "sold", "type": "int64", "optional": True, "name": "org.apache.kafka.connect.data.Timestamp"}
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for key, payload in (
+        (1, {"item": "apple", "price": 0.5}),
+        (2, {"item": "pear", "price": 0.75}),
+        (1, {"item": "apple", "price": 0.6}),
+        (2, None),
+        (3, {"item": "plum", "price": 1.25, "sold": 1_709_211_600_123}),
+        (4, {"item": "kiwi\0", "price": 2.0}),
+    ):
+        schema = {"type": "struct", "fields": [*fields, sold] if payload and "sold" in payload else fields}
+        value = None if payload is None else json.dumps({"schema": schema, "payload": payload}).encode()
+        producer.produce(topic, value, key=key.to_bytes(8, "big"), partition=0)
+    assert producer.flush(30) == 0
 
 
 def _shown(page: Page) -> list[str]:

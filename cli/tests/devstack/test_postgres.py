@@ -92,7 +92,7 @@ def test_the_newest_of_several_servers_is_used(tmp_path: Path, monkeypatch: pyte
     for version in ("9", "15", "17", "18"):
         folder = tmp_path / version / "bin"
         folder.mkdir(parents=True)
-        for program in ("postgres", "initdb")[: 1 if version == "18" else 2]:
+        for program in ("postgres", "initdb", "psql")[: 2 if version == "18" else 3]:
             (folder / program).touch()
     monkeypatch.setattr(postgres_server, "DEBIAN", tmp_path)
     assert postgres_server.find_server().bin == tmp_path / "17" / "bin"

@@ -34,6 +34,8 @@ DEBIAN = Path("/usr/lib/postgresql")
 _APT_TIMEOUT_S = 600
 _OUTPUT_TAIL_LINES = 10
 _SYSTEM_USERS = ("postgres", "nobody")
+#: psql comes with the client's package, which the server's depends on.
+_PROGRAMS = ("postgres", "initdb", "psql")
 _SERVER_PACKAGE = re.compile(r"\bpostgresql-\d+\b")
 #: A server needs only the shared libraries of other packages; the C library is the system's, LLVM is
 #: for compiled queries, which are off.
@@ -118,8 +120,8 @@ def _installed() -> Path | None:
 
 
 def _newest(folder: Path) -> Path | None:
-    """`<folder>/<version>/bin` of the newest version that has a server."""
-    versions = [one for one in folder.glob("*/bin") if (one / "postgres").is_file() and (one / "initdb").is_file()]
+    """`<folder>/<version>/bin` of the newest version that has a server and its client."""
+    versions = [one for one in folder.glob("*/bin") if all((one / program).is_file() for program in _PROGRAMS)]
     return max(versions, key=lambda one: [int(part) for part in re.findall(r"\d+", one.parent.name)], default=None)
 
 
@@ -155,14 +157,15 @@ def _fetched(folder: Path) -> Path:
 
 
 def _packages(work: Path) -> list[str]:
-    """Packages to unpack: the server, and those of its libraries that this machine lacks."""
+    """Packages to unpack: the server, its client, and those of their libraries that this machine lacks."""
     _apt(work, "apt-get", "update")
     server = _SERVER_PACKAGE.search(_apt(work, "apt-cache", "depends", "postgresql"))
     if server is None:
         raise DevstackError(f"apt knows no PostgreSQL server to install. {_HINT}")
     planned = _apt(work, "apt-get", "--simulate", "--no-install-recommends", "install", server[0])
     names = [line.split()[1] for line in planned.splitlines() if line.startswith("Inst ")]
-    return [server[0], *(name for name in names if _LIBRARY.fullmatch(name))]
+    client = server[0].replace("-", "-client-")
+    return [server[0], client, *(name for name in names if _LIBRARY.fullmatch(name))]
 
 
 def _apt(work: Path, program: str, *arguments: str) -> str:
