@@ -86,7 +86,7 @@ class SendCommand:
 
 @dataclass(frozen=True, slots=True)
 class SetRate:
-    """The share of the connector's rate limits that each of its tasks gets, per second; 0 = no such limit."""
+    """The share of the connector's rate limits that each of its tasks gets, per second; 0 = an equal part."""
 
     connector: str
     records_per_second: float

@@ -27,7 +27,7 @@ RESEND_CHANGE_MIN = 0.01
 
 
 def level(uses: Sequence[RateUse]) -> float:
-    """The most that each task may use per second; 0 = no task uses a limit."""
+    """The most that each task may use per second; 0 = no task has reported a limit, so each uses an equal part."""
     if not uses:
         return 0.0
     limit = min(
