@@ -98,8 +98,16 @@ async def leading(config: ConfigStoreProcess) -> AsyncGenerator[identity_pb2.Lea
 
     async def campaign() -> None:
         async for reply in config.lead.Campaign(heartbeats()):
-            if reply.HasField("granted"):
-                granted.set_result(reply.granted.leadership.epoch)
+            if not reply.HasField("granted"):
+                continue
+            epoch = reply.granted.leadership.epoch
+            if not granted.done():
+                granted.set_result(epoch)
+            elif granted.result() != epoch:
+                raise AssertionError(
+                    f"the leadership of epoch {granted.result()} was lost, and granted again as {epoch}: no heartbeat "
+                    "came for the time of the lease, as on a machine that stands still"
+                )
 
     campaigning = asyncio.create_task(campaign())
     try:
