@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -56,18 +57,30 @@ def environment(work: Path, venv: Path) -> dict[str, str]:
 def install(python: str, venv: Path, wheels: Sequence[Path], env: Mapping[str, str]) -> str:
     """`pip install herdmesh`, whose parts are these wheels and no others of their names; returns Python's version."""
     subprocess.run([python, "-m", "venv", "--clear", str(venv)], check=True)
-    ours = venv / "ours.txt"
-    ours.write_text("".join(f"{one.name.split('-')[0].replace('_', '-')} @ {one.as_uri()}\n" for one in wheels))
     pip = [str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    # pip keeps its own usual cache
+    # pip keeps what it fetched where it always does
     with_pip_cache = {name: value for name, value in env.items() if name != "XDG_CACHE_HOME"}
-    subprocess.run([*pip, "install", "--quiet", "herdmesh", "-c", str(ours)], check=True, cwd=venv, env=with_pip_cache)
+    # By a folder, not by constraints with addresses: pip 23.2, which Python 3.11 brings, fails on those with extras.
+    command = [*pip, "install", "--quiet", "--find-links", str(wheels[0].parent), "herdmesh"]
+    subprocess.run(command, check=True, cwd=venv, env=with_pip_cache)
     subprocess.run([*pip, "check"], check=True, cwd=venv, env=with_pip_cache)
+    for wheel in wheels:
+        _assert_installed(wheel, venv)
     asked = [str(venv / "bin" / "python"), "-c", _INSTALLED]
     done = subprocess.run(asked, check=True, cwd=venv, env=env, stdout=subprocess.PIPE)
     version, place = done.stdout.decode().split()
     assert Path(place).is_relative_to(venv), f"{place} is not of the environment"
     return version
+
+
+def _assert_installed(wheel: Path, venv: Path) -> None:
+    """The environment has this wheel's files, and not another release of the same name."""
+    with zipfile.ZipFile(wheel) as packed:
+        (record,) = [name for name in packed.namelist() if name.endswith(".dist-info/RECORD")]
+        wanted = {line for line in packed.read(record).decode().splitlines() if not line.startswith(record)}
+    (found,) = venv.glob(f"lib/python3*/site-packages/{record}")
+    missing = wanted.difference(found.read_text().splitlines())
+    assert not missing, f"{wheel.name} is not what was installed: {sorted(missing)[:3]}"
 
 
 def has_own_tmp() -> bool:
