@@ -138,7 +138,7 @@ def test_schemas_carry_their_parameters() -> None:
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
 def test_a_value_that_no_decimal_holds_is_refused_with_the_key(text: str) -> None:
-    with pytest.raises(DataError, match=r"decimal\.handling\.mode to double or string"):
+    with pytest.raises(DataError, match=r"set decimal\.handling\.mode=double or string"):
         read(PgType(1700, "numeric", NUMERIC_10_2), "1.00", text)
 
 
