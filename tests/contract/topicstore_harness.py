@@ -7,6 +7,7 @@ except by using a feature that only one engine offers.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -310,6 +311,11 @@ class KafkaCluster:
     async def make_topic(self, name: str, partitions: int) -> None:
         admin: Any = AdminClient({"bootstrap.servers": self.settings.bootstrap_servers})
         await asyncio.to_thread(admin.create_topics([NewTopic(name, partitions, 1)])[name].result, WAIT_S)
+        deadline_s = time.monotonic() + WAIT_S
+        # The broker that creates a topic may know it before the broker's metadata do.
+        while name not in (await asyncio.to_thread(admin.list_topics, timeout=WAIT_S)).topics:
+            assert time.monotonic() < deadline_s, f"{name} was created and is not in the metadata"
+            await asyncio.sleep(0.02)
 
     async def lying_in(self, name: str) -> list[Lying]:
         return await asyncio.to_thread(self._lying_in, name)
