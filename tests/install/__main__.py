@@ -61,7 +61,7 @@ def install(python: str, venv: Path, wheels: Sequence[Path], env: Mapping[str, s
     # pip keeps what it fetched where it always does
     with_pip_cache = {name: value for name, value in env.items() if name != "XDG_CACHE_HOME"}
     # By a folder, not by constraints with addresses: pip 23.2, which Python 3.11 brings, fails on those with extras.
-    command = [*pip, "install", "--quiet", "--find-links", str(wheels[0].parent), "herdmesh"]
+    command = [*pip, "install", "--quiet", "herdmesh", "--find-links", str(wheels[0].parent)]
     subprocess.run(command, check=True, cwd=venv, env=with_pip_cache)
     subprocess.run([*pip, "check"], check=True, cwd=venv, env=with_pip_cache)
     for wheel in wheels:
