@@ -248,7 +248,7 @@ class ErrantRecordReporter(Protocol):
 
         Raises:
             RecordError: with `errors.tolerance=none`, after all of the above. The run then ends, even if the task
-            catches it.
+                catches it.
             IndexError: the batch has no such index.
             ValueError: a record made by the task has no topic.
             DataError: the converters cannot write a record made by the task; nothing is counted.
@@ -432,7 +432,7 @@ class StagingSinkTask(SinkTask):
 
         Raises:
             OffsetsLost: data that a manifest names is neither staged nor published; raised after all other work is
-            done.
+                done.
         """
 
     @abstractmethod
