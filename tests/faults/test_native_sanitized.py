@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "libs/core/src/herdmesh/engine/librdkafka/native.c"
 FOLDER = "libs/core/tests/engine/librdkafka"
 TESTS = ("test_batch_consumer.py", "test_column_queue.py", "test_queueing.py", "test_native_layout.py")
-#: The queue is read past its end, which no test of the behaviour would notice.
+#: A write past the end of the array of places, which the other tests need not notice.
 FAULT = ("places[at] = (uint64_t)(value - values);", "places[4 * count] = (uint64_t)(value - values);")
 
 

@@ -312,3 +312,20 @@ async def test_a_hanging_change_sign_does_not_block_other_tasks(monkeypatch: pyt
             await asyncio.to_thread(thread.join, WAIT_S)
     assert await found.now(UnitId("hangs", 0), spec) == "sign"
     assert await found.now(UnitId("exits", 1), spec) is None
+
+
+async def test_a_sign_is_read_again_after_its_thread_could_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would count as in progress until the worker ends."""
+    found, unit, spec = signs.Signs(lambda _unit, _spec: "sign"), UnitId("c", 0), TaskSpec({}, {}, 1)
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            found.before_run(unit, spec)
+        with pytest.raises(RuntimeError, match="new thread"):
+            await found.now(unit, spec)
+    assert await found.now(unit, spec) == "sign"
+    assert await asyncio.to_thread(found.before_run, unit, spec) == "sign"

@@ -26,9 +26,11 @@ from herdmesh.engine.bad_records.tolerance import FailedRecords, Failure
 class ErrantRecords:
     """`ErrantRecordReporter` of one run. Used from the loop's thread only."""
 
-    def __init__(self, failed: FailedRecords, settle: Callable[[], None], chain: SinkChain) -> None:
-        """`settle`: returns once all reports are safe, after a call of `complete_reports`. `chain`: the run's."""
-        self.flush_dead_letters = settle
+    def __init__(self, failed: FailedRecords, flush_dead_letters: Callable[[], None], chain: SinkChain) -> None:
+        """`flush_dead_letters`: returns once all dead letters are stored, after a call of `complete_reports`. `chain`:
+        the run's.
+        """
+        self.flush_dead_letters = flush_dead_letters
         self._failed = failed
         self._chain = chain
         self._exceeded: RecordError | None = None

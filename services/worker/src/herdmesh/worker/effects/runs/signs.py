@@ -43,6 +43,9 @@ class Signs:
                 return await in_thread(f"sign of {unit.log_context}", lambda: self._call(unit, spec))
         except TimeoutError:
             return self._late(unit)
+        except RuntimeError:  # no thread could be started: the call did not begin
+            self._ends(unit)
+            raise
 
     def before_run(self, unit: UnitId, spec: TaskSpec) -> str | None:
         """Like `now`, for a caller in a thread. Blocks."""
@@ -58,7 +61,11 @@ class Signs:
             finally:
                 done.set()
 
-        threading.Thread(target=ask, name=f"sign of {unit.log_context}", daemon=True).start()
+        try:
+            threading.Thread(target=ask, name=f"sign of {unit.log_context}", daemon=True).start()
+        except RuntimeError:
+            self._ends(unit)
+            raise
         if not done.wait(SIGN_MAX_S):
             return self._late(unit)
         (sign,) = found
@@ -76,6 +83,10 @@ class Signs:
             self._in_progress.add(unit)
             return True
 
+    def _ends(self, unit: UnitId) -> None:
+        with self._lock:
+            self._in_progress.discard(unit)
+
     def _call(self, unit: UnitId, spec: TaskSpec) -> str | None:
         try:
             with as_exceptions():
@@ -86,8 +97,7 @@ class Signs:
             _log.exception("sign_failed", unit=unit.log_context)
             return None
         finally:
-            with self._lock:
-                self._in_progress.discard(unit)
+            self._ends(unit)
 
     def _late(self, unit: UnitId) -> None:
         _log.warning(
