@@ -236,3 +236,24 @@ async def test_rounds_keep_a_minimum_distance_however_many_arrivals_come(
         watch.goes_idle("idle", topic, 0)
         at = [await looks.get() for _ in range(10)]
     assert min(after - before for before, after in itertools.pairwise(at)) > 0.015
+
+
+def test_the_watch_starts_its_thread_at_the_next_call_if_it_could_not(
+    arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else idle sinks would wait for the slower polls until the worker ends."""
+    started = list[str]()
+
+    def start(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        if len(started) == 1:
+            raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            arrivals.listen({("t", 0): 1})
+        arrivals.listen({("t", 0): 2})
+        arrivals.listen({("t", 0): 3})
+    assert started == ["arrivals", "arrivals"]
+    arrivals._thread = None  # pyright: ignore[reportPrivateUsage] - it was not really started

@@ -66,8 +66,9 @@ class Arrivals:
         self._wanted = ends
         self._changed.set()
         if ends and self._thread is None:
-            self._thread = threading.Thread(target=self._body, name="arrivals", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._body, name="arrivals", daemon=True)
+            thread.start()  # may fail, and is then tried again at the next call
+            self._thread = thread
 
     def close(self) -> None:
         """Stop watching. The thread ends within a poll."""
