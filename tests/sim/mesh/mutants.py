@@ -193,9 +193,9 @@ def _says_unassigned(instruction: Any) -> bool:
     return isinstance(instruction, WriteStatus) and instruction.state is RunState.UNASSIGNED
 
 
-def _forgotten_stray() -> Generator[None]:
-    """A unit that a worker claims after a broken session and may not keep is forgotten, before the worker has stopped
-    it.
+def _forgotten_placement() -> Generator[None]:
+    """The leader forgets a unit that a worker holds after a broken session and may not keep, before the worker has
+    stopped it.
     """
     adopt = worker_sessions._adopt  # pyright: ignore[reportPrivateUsage]
 
@@ -219,7 +219,7 @@ def _drained_gets_work() -> Generator[None]:
 
 
 def _no_adoption_time() -> Generator[None]:
-    """A new leader places everything at once, without waiting for workers to dial in with their held units."""
+    """A new leader places all units at once, without waiting for workers that connect with their held units."""
 
     def nobody(*_: Any) -> bool:
         return False
@@ -249,7 +249,7 @@ def _endless_lease() -> Generator[None]:
 
 
 def _claims_without_bound() -> Generator[None]:
-    """A leader gives out generations outside its epoch's block, from the beginning of the one before."""
+    """A leader assigns generations outside of its epoch's block, from the start of the previous block."""
     granted = leadership_changes.granted
 
     def backwards(memory: HerderMemory, event: ev.LeadershipGranted) -> None:
@@ -276,7 +276,7 @@ def _statuses_left() -> Generator[None]:
         yield
 
 
-def _told_before_made() -> Generator[None]:
+def _acknowledged_before_made() -> Generator[None]:
     """A change of offsets is acknowledged once its command was sent to a worker: it is in the leader's memory alone,
     and is lost with the leader.
     """
@@ -319,13 +319,13 @@ def _offsets_dropped() -> Generator[None]:
 
 
 def _levels_missed() -> Generator[None]:
-    """A worker that dials in gets no logger levels."""
+    """A worker that connects gets no logger levels."""
     with patch.object(loggers, "catch_up", _nothing):
         yield
 
 
 def _balance_at_once() -> Generator[None]:
-    """Units move for balance as soon as a worker joins, though others may join or leave in a moment."""
+    """Units move for balance as soon as a worker joins, although others may join or leave in a moment."""
 
     def always(*_: object) -> bool:
         return True
@@ -339,8 +339,8 @@ def _balance_at_once() -> Generator[None]:
         yield
 
 
-def _leaver_taken_in() -> Generator[None]:
-    """A worker that left dials in again before its process is over, and is taken for one that accepts units."""
+def _leaver_accepted() -> Generator[None]:
+    """A worker that left connects again before its process has ended, and counts as one that accepts units."""
     on_hello = drains.on_hello
 
     def forgetful(step: Step, fleet: Fleet, member: Member, before: Member | None, hello: ev.WorkerHello) -> None:
@@ -367,7 +367,7 @@ def _leavers_not_gathered() -> Generator[None]:
 
 
 def _balance_without_bound() -> Generator[None]:
-    """All units that are to move for balance move at once."""
+    """All units that have to move for balance move at once."""
     begin = balance.tick
 
     def tick(memory: HerderMemory) -> None:
@@ -385,7 +385,7 @@ MUTANTS: dict[str, Callable[[], Any]] = {
     name: contextmanager(mutant)
     for name, mutant in {
         "no fence before a new task set": _no_fence,
-        "claim not verified": _unverified_claim,
+        "task set not verified": _unverified_claim,
         "stale epoch accepted": _stale_epoch,
         "adoption by generation alone": _adoption_by_generation,
         "equal generations": _equal_generations,
@@ -395,27 +395,29 @@ MUTANTS: dict[str, Callable[[], Any]] = {
         "request id ignored": _request_id_ignored,
         "restart budget ignored": _no_budget,
         "restart budget doubled": _double_budget,
-        "forgotten stray after a broken session": _forgotten_stray,
+        "superseded placement forgotten after a broken session": _forgotten_placement,
         "drained worker gets work": _drained_gets_work,
         "new leader does not wait for workers": _no_adoption_time,
         "leader writes after its epoch": _leader_for_ever,
         "lease never ends": _endless_lease,
         "generations begin anew with an epoch": _claims_without_bound,
-        "generations told before they are reserved": _block_unwritten,
+        "generations granted before they are reserved": _block_unwritten,
         "statuses of deleted connectors stay": _statuses_left,
         "UNASSIGNED never written": _unassigned_unwritten,
-        "logger levels are not told at dial-in": _levels_missed,
-        "create without the offsets it brings": _offsets_dropped,
+        "logger levels not sent to a worker that connects": _levels_missed,
+        "create without its initial offsets": _offsets_dropped,
         "units move for balance at once": _balance_at_once,
         "all units move for balance together": _balance_without_bound,
-        "worker that leaves is taken in again": _leaver_taken_in,
+        "worker that leaves is accepted again": _leaver_accepted,
         "units move to workers that leave next": _leavers_not_gathered,
-        "change of offsets told before it is made": _told_before_made,
+        "change of offsets acknowledged before it is made": _acknowledged_before_made,
         "change of offsets made again by the next leader": _made_again_by_the_next,
     }.items()
 }
 
 #: Found only where somebody changes offsets: in stories from `story.OPERATED` on.
-OF_OFFSETS = frozenset({"change of offsets told before it is made", "change of offsets made again by the next leader"})
+OF_OFFSETS = frozenset(
+    {"change of offsets acknowledged before it is made", "change of offsets made again by the next leader"}
+)
 #: Found once in some hundred stories: searched for by `make soak` alone.
-RARE = frozenset({"claim not verified"})
+RARE = frozenset({"task set not verified"})
