@@ -18,7 +18,9 @@ from tests.docs.blocks import ROOT, Block, blocks, pages
 #: page -> the test (or the command) that runs its `sh` and `text` blocks, or writes them.
 RUN_BY: Final = {
     "docs/tutorials/connector.md": "tests/e2e/test_tutorial.py",
+    "README.md": "tests/e2e/test_tutorial.py",
     "docs/quick-start.md": "tests/e2e/test_tutorial.py",
+    "docs/how-to/topics-and-records.md": "tests/e2e/test_tutorial.py",
     "docs/how-to/bad-records.md": "tests/e2e/test_tutorial.py",
     "docs/how-to/operate.md": "tests/e2e/test_operate_page.py",
     "docs/connectors/datagen.md": "tests/docs/test_datagen_page.py",

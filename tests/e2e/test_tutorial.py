@@ -1,8 +1,8 @@
 """The pages for newcomers, run as printed: files, commands, output, all in one cluster.
 
-docs/tutorials/connector.md starts the cluster and stops it; once it runs come docs/quick-start.md and
-docs/how-to/bad-records.md, without their own start and stop. A `sh` block is run once. A `sh` block with a `text` block
-behind it is run until it prints that text, in which `...` stands for anything.
+docs/tutorials/connector.md starts the cluster and stops it; once it runs come README.md, docs/quick-start.md,
+docs/how-to/topics-and-records.md and docs/how-to/bad-records.md, without their own start and stop. A `sh` block is run
+once. A `sh` block with a `text` block behind it is run until it prints that text, in which `...` stands for anything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ from herdmesh.devstack.supervisor import stop_detached
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs" / "tutorials" / "connector.md"
 #: Pages whose commands need a running cluster.
-IN_A_CLUSTER = (ROOT / "docs" / "quick-start.md", ROOT / "docs" / "how-to" / "bad-records.md")
+IN_A_CLUSTER = (
+    ROOT / "README.md",
+    ROOT / "docs" / "quick-start.md",
+    ROOT / "docs" / "how-to" / "topics-and-records.md",
+    ROOT / "docs" / "how-to" / "bad-records.md",
+)
 WAIT_S = 60.0
 CONNECTOR_LINES_MAX = 60
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

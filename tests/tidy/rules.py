@@ -32,6 +32,7 @@ KAFKA_HOMES = (
     "libs/sdk/src/herdmesh/sdk/testing/",
     "cli/src/herdmesh/devstack/readiness.py",
     "cli/src/herdmesh/cli/demo",
+    "cli/src/herdmesh/cli/kafka/",
 )
 #: Wrappers of librdkafka's offset calls that may crash the process, and that prevent it.
 ASK_SAFELY = (
@@ -349,7 +350,7 @@ def no_sleeping_tests(source: Source) -> Iterator[str]:
 
 def no_patched_callbacks(source: Source) -> Iterator[str]:
     """A callback that is assigned into another object is missing until then, and its owner cannot say who calls it."""
-    if "/src/" not in source.path:
+    if not source.is_python or "/src/" not in source.path:
         return
     for owner in source.nodes:
         if not isinstance(owner, ast.ClassDef):

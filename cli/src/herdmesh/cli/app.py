@@ -28,6 +28,7 @@ from herdmesh.cli.commands import (
     version,
     watch,
 )
+from herdmesh.cli.commands.data import consume, produce, topics
 from herdmesh.rpc import tracing
 
 app = typer.Typer(
@@ -81,6 +82,9 @@ app.command()(lifecycle.delete)
 app.add_typer(drain.drain_app, name="drain")
 app.add_typer(drain.undrain_app, name="undrain")
 app.command()(set_logger.set_logger)
+app.add_typer(topics.topics_app, name="topics")
+app.command()(produce.produce)
+app.command()(consume.consume)
 app.add_typer(dlq.dlq_app, name="dlq")
 app.add_typer(offsets.offsets_app, name="offsets")
 app.command()(watch.watch)

@@ -65,11 +65,11 @@ def line_batches(stream: BinaryIO, most: int) -> Iterator[list[tuple[int, bytes]
 class RecordReader:
     """Reader of the lines of one input. Keeps the form that was detected in the first line."""
 
-    def __init__(self, direction: Direction, form: RecordForm, topic: str) -> None:
-        """`topic`: for records without a topic."""
+    def __init__(self, direction: Direction, form: RecordForm, topic: str, *, raw: bool | None = None) -> None:
+        """`topic`: for records without a topic. `raw`: keys, values and headers are bytes; None = those of a sink."""
         self._direction, self._topic = direction, topic
         self.form = form
-        self._raw = direction is Direction.SINK
+        self._raw = direction is Direction.SINK if raw is None else raw
         self._count = 0
 
     def read(self, number: int, line: bytes) -> Given | None:

@@ -1,0 +1,1 @@
+"""Commands for the data itself: topics, and records in and out."""

@@ -1,0 +1,200 @@
+"""`herd topics create|list|describe|delete`: topics of the mesh's Kafka, or of another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from herdmesh.cli.commands.data.options import (
+    BootstrapOption,
+    CommandConfigOption,
+    YesOption,
+    command_end,
+    confirm,
+    counted,
+)
+from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
+from herdmesh.cli.output import Format, count, err, out, print_json, table
+from herdmesh.cli.runner import OutputOption
+
+topics_app = typer.Typer(
+    no_args_is_help=True, help="Topics of Kafka: create, list, describe, delete. `herd get topics` has a connector's."
+)
+NamesArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+InternalOption = Annotated[
+    bool, typer.Option("--internal", help="Also Kafka's own topics (__...) and those with the mesh's state.")
+]
+
+
+@topics_app.command("create")
+def create_topics(
+    names: NamesArgument,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, metavar="N", help="Default: the broker's num.partitions.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor", "-r", min=1, metavar="N", help="Default: 3, or one per broker of a smaller cluster."
+        ),
+    ] = None,
+    configs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config", metavar="KEY=VALUE", help="A topic config, such as cleanup.policy=compact. Repeatable."
+        ),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Succeed if it exists; nothing is changed.")
+    ] = (False),
+    bootstrap_servers: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Create topics, and wait until each partition has a leader."""
+    with command_end(output):
+        from herdmesh.cli.kafka import topics
+        from herdmesh.cli.kafka.access import find_kafka
+        from herdmesh.cli.kafka.admin import KafkaAdmin
+
+        given = dict(_pair(one) for one in configs or ())
+        created = topics.create(
+            KafkaAdmin(find_kafka(bootstrap_servers, command_config)),
+            names,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs=given,
+            accept_existing=if_not_exists,
+        )
+        if output is Format.JSON:
+            print_json(created)
+            return
+        for one in created:
+            fit = ""
+            if one["result"] == "created" and replication_factor is None and one["brokers"] < topics.REPLICAS_USUAL:
+                fit = f" (fits the cluster's {counted(one['brokers'], 'broker')})"
+            verb = "created" if one["result"] == "created" else "exists already; nothing was changed"
+            out.print(
+                f"topic [bold]{escape(one['name'])}[/] {verb}: {counted(one['partitions'], 'partition')}, "
+                f"replication factor {one['replication_factor']}{fit}",
+                soft_wrap=True,
+            )
+
+
+@topics_app.command("list")
+def list_topics(
+    internal: InternalOption = False,
+    bootstrap_servers: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """List topics. RECORDS is the distance from the first to the last offset: more than there are where records were
+    compacted away or written in transactions.
+    """
+    with command_end(output):
+        from herdmesh.cli.kafka import topics
+        from herdmesh.cli.kafka.access import find_kafka
+        from herdmesh.cli.kafka.admin import KafkaAdmin
+
+        access = find_kafka(bootstrap_servers, command_config)
+        found = topics.list_all(KafkaAdmin(access), internal=internal)
+        if output is Format.JSON:
+            print_json(found)
+            return
+        if not found:
+            out.print(f"no topics at {escape(access.bootstrap_servers)}")
+            err.print("[dim]next:[/] `herd topics create NAME` creates one; --internal lists those of the mesh.")
+            return
+        rows = [
+            (
+                escape(one["name"]),
+                str(one["partitions"]),
+                str(one["replication_factor"]),
+                count(one["records"]),
+            )
+            for one in found
+        ]
+        out.print(table(None, ("NAME", "PARTITIONS", "REPLICAS", "RECORDS"), rows))
+
+
+@topics_app.command("describe")
+def describe_topic(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
+    bootstrap_servers: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show a topic: leader, replicas and offsets of each partition, and the configs that were set for it."""
+    with command_end(output):
+        from herdmesh.cli.kafka import topics
+        from herdmesh.cli.kafka.access import find_kafka
+        from herdmesh.cli.kafka.admin import KafkaAdmin
+
+        found = topics.describe(KafkaAdmin(find_kafka(bootstrap_servers, command_config)), name)
+        if output is Format.JSON:
+            print_json(found)
+            return
+        out.print(
+            f"topic [bold]{escape(name)}[/]: {counted(len(found['partitions']), 'partition')}, "
+            f"replication factor {found['replication_factor']}",
+            soft_wrap=True,
+        )
+        for key, value in found["configs"].items():
+            out.print(f"{escape(key)}={escape(str(value))}", soft_wrap=True)
+        rows = [
+            (
+                str(one["partition"]),
+                "[bold red]none[/]" if one["leader"] is None else str(one["leader"]),
+                ",".join(map(str, one["replicas"])),
+                ",".join(map(str, one["in_sync_replicas"])),
+                count(one["first_offset"]),
+                count(one["end_offset"]),
+            )
+            for one in found["partitions"]
+        ]
+        out.print(table(None, ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "FIRST OFFSET", "END OFFSET"), rows))
+
+
+@topics_app.command("delete")
+def delete_topics(
+    names: NamesArgument,
+    yes: YesOption = False,
+    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Succeed even if it does not exist.")] = False,
+    internal: InternalOption = False,
+    bootstrap_servers: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Delete topics with all their records."""
+    with command_end(output):
+        from herdmesh.cli.kafka import topics
+        from herdmesh.cli.kafka.access import find_kafka
+        from herdmesh.cli.kafka.admin import KafkaAdmin
+
+        guarded = [name for name in names if topics.is_internal(name)]
+        if guarded and not internal:
+            text = f"{', '.join(guarded)}: it has the state of Kafka or of the mesh, which stops working without it"
+            raise CommandError(
+                "REQUEST_INVALID", text, "--internal deletes it all the same.", EXIT_CODES["REQUEST_INVALID"]
+            )
+        admin = KafkaAdmin(find_kafka(bootstrap_servers, command_config))
+        if not allow_missing:
+            topics.known(admin, names)
+        where = admin.access.bootstrap_servers
+        confirm(f"Delete {', '.join(names)} at {where} with all records?", yes=yes)
+        done = topics.delete(admin, names, accept_missing=allow_missing)
+        if output is Format.JSON:
+            print_json(done)
+            return
+        for one in done:
+            verb = "deleted" if one["result"] == "deleted" else "does not exist"
+            out.print(f"topic [bold]{escape(one['name'])}[/] {verb}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise CommandError("USAGE", f"--config {text}: write KEY=VALUE", exit_code=EXIT_USAGE)
+    return key, value
