@@ -7,20 +7,24 @@ from typing import Annotated
 
 import typer
 
-from herdmesh.cli.demo.show import show
 from herdmesh.cli.output import Format
 from herdmesh.cli.runner import run
 
 
 def demo(
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder for the demo; emptied first.")] = Path(
-        ".herd/demo"
-    ),
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Folder for the demo; a new or empty one.")
+    ] = Path(".herd/demo"),
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep topic, Parquet and logs, and say where they are. Default: removed.")
+    ] = False,
 ) -> None:
-    """Flights from Kafka through Spark into Parquet while a worker is killed."""
+    """Flights from Kafka through Spark into Parquet while a worker is killed. Files are kept when it fails."""
 
     async def work() -> None:
-        code = await show(data)
+        from herdmesh.cli.demo.show import show
+
+        code = await show(data, keep=keep)
         if code:
             raise typer.Exit(code)
 

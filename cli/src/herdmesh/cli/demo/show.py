@@ -7,7 +7,6 @@ client and config format as any user. Invariant: it succeeds only if every loade
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.resources
 import json
 import os
@@ -31,7 +30,7 @@ from herdmesh.cli import views
 from herdmesh.cli.board import Board
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.apply import to_properties
-from herdmesh.cli.demo import flights
+from herdmesh.cli.demo import flights, folder
 from herdmesh.cli.output import count, out, print_json, table
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.left_behind import stop_left_behind
@@ -62,8 +61,10 @@ class Demo:
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir.resolve()
-        self.folder = self.data_dir / "flights.parquet"
-        self.stack = Stack(StackSettings(self.data_dir / "stack", workers=2))
+        self.folder = self.data_dir / folder.PARQUET
+        self.stack = Stack(StackSettings(self.data_dir / folder.STACK, workers=2))
+        self.has_begun = False
+        """True once the files in `data_dir` are this demo's."""
         self.board = Board()
         self.outcome = Outcome()
 
@@ -72,7 +73,8 @@ class Demo:
         `StackAlreadyRunning` when another demo runs in this folder.
         """
         await stop_left_behind(self.stack.layout, os.getpid())  # of a demo that was killed
-        shutil.rmtree(self.data_dir, ignore_errors=True)
+        await asyncio.to_thread(folder.empty, self.data_dir)
+        self.has_begun = True
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 await self._start()
@@ -240,31 +242,48 @@ def _taken_over(connector: views.Json, victim: views.Json) -> bool:
     )
 
 
-async def show(data_dir: Path) -> int:
-    """Run the demo and print its verdict. Returns the exit code: 0 when every id is there exactly once."""
+async def show(data_dir: Path, *, keep: bool) -> int:
+    """Run the demo and print its verdict. Returns the exit code: 0 when every id is there exactly once.
+
+    The demo's files are removed unless `keep`; when it fails they stay, for its logs.
+    """
     this = asyncio.current_task()
     assert this is not None
     # As Ctrl-C does: otherwise the processes that the demo started would stay alive.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        outcome = await Demo(data_dir).run()
-        rate = outcome.loaded / outcome.sink_s if outcome.sink_s else 0.0
-        out.print(
-            table(
-                None,
-                ("", ""),
-                [
-                    ["loaded", count(outcome.loaded)],
-                    ["rows", count(outcome.rows)],
-                    ["distinct ids", count(outcome.distinct_ids)],
-                    ["take-over", f"{outcome.take_over_s:.2f} s"],
-                    ["rate", f"{count(round(rate))} records/s from apply to lag 0, the kill included"],
-                ],
-            )
+    demo = Demo(data_dir)
+    failed = True
+    try:
+        outcome = await demo.run()
+        _print_verdict(outcome)
+        failed = not outcome.exact
+        return int(failed)
+    except asyncio.CancelledError:
+        failed = False
+        return 130
+    finally:
+        if demo.has_begun:
+            lines = folder.kept(demo.data_dir) if keep or failed else [folder.remove(demo.data_dir)]
+            for line in lines:
+                out.print(line, markup=False, style="dim", soft_wrap=True)
+
+
+def _print_verdict(outcome: Outcome) -> None:
+    rate = outcome.loaded / outcome.sink_s if outcome.sink_s else 0.0
+    out.print(
+        table(
+            None,
+            ("", ""),
+            [
+                ["loaded", count(outcome.loaded)],
+                ["rows", count(outcome.rows)],
+                ["distinct ids", count(outcome.distinct_ids)],
+                ["take-over", f"{outcome.take_over_s:.2f} s"],
+                ["rate", f"{count(round(rate))} records/s from apply to lag 0, the kill included"],
+            ],
         )
-        if outcome.exact:
-            out.print("[bold green]nothing lost, nothing doubled[/]")
-            return 0
+    )
+    if outcome.exact:
+        out.print("[bold green]nothing lost, nothing doubled[/]")
+    else:
         out.print("[bold red]rows and ids differ from what was loaded[/]")
-        return 1
-    return 130
