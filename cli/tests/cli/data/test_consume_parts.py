@@ -14,7 +14,7 @@ from herdmesh.cli.errors import CommandError
 from herdmesh.cli.kafka.access import ADDRESS_ENV, find_kafka
 from herdmesh.cli.kafka.options import ConsumeOutput
 from herdmesh.cli.kafka.record_text import RecordPrinter, shown
-from herdmesh.cli.kafka.start import Start
+from herdmesh.cli.kafka.start import StartPlace
 from herdmesh.connect.model import ConnectRecord, Header
 from herdmesh.devstack.layout import StackLayout, StackState
 
@@ -24,21 +24,21 @@ _NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("text", "start"),
     [
-        ("beginning", Start("beginning")),
-        ("latest", Start("end")),
-        ("17", Start("offset", 17)),
-        ("-10", Start("last", 10)),
-        ("15m", Start("time", int(_NOW.timestamp() - 900) * 1_000)),
-        ("2026-11-28T12:00:00Z", Start("time", int(_NOW.timestamp()) * 1_000)),
+        ("beginning", StartPlace("beginning")),
+        ("latest", StartPlace("end")),
+        ("17", StartPlace("offset", 17)),
+        ("-10", StartPlace("last", 10)),
+        ("15m", StartPlace("time", int(_NOW.timestamp() - 900) * 1_000)),
+        ("2026-11-28T12:00:00Z", StartPlace("time", int(_NOW.timestamp()) * 1_000)),
     ],
 )
-def test_from_names_a_place(text: str, start: Start) -> None:
-    assert Start.parse(text, _NOW) == start
+def test_from_names_a_place(text: str, start: StartPlace) -> None:
+    assert StartPlace.parse(text, _NOW) == start
 
 
 def test_from_refuses_other_words_and_lists_the_forms() -> None:
     with pytest.raises(CommandError, match="yesterday: write beginning, end, an offset"):
-        Start.parse("yesterday")
+        StartPlace.parse("yesterday")
 
 
 def test_a_record_is_one_line_without_control_characters() -> None:

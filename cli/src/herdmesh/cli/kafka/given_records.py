@@ -160,7 +160,7 @@ class GivenRecords:
             except ValueError:
                 document = None
         if not isinstance(document, dict) or name not in document:
-            raise BadLine(f"no key: its value is no JSON object with a field {name}")
+            raise BadLine(f"no key: its value has no field {name}")
         found: Any = cast("dict[str, Any]", document)[name]
         if self.converters is not None or found is None:
             return found

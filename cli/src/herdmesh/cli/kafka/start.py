@@ -21,7 +21,7 @@ from herdmesh.cli.kafka.admin import KafkaAdmin
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartPlace:
     """One of: the beginning, the end, an offset, a number of records before the end, a time."""
 
     kind: str
@@ -30,16 +30,16 @@ class Start:
     """An offset, a number of records, or a time in ms since 1970."""
 
     @staticmethod
-    def parse(text: str, now: datetime | None = None) -> Start:
+    def parse(text: str, now: datetime | None = None) -> StartPlace:
         """`beginning`, `end`, `17`, `-10`, `15m`, `2026-11-28T08:00:00Z`. Raises CommandError."""
         word = text.strip().lower()
         if word in ("beginning", "earliest"):
-            return Start("beginning")
+            return StartPlace("beginning")
         if word in ("end", "latest"):
-            return Start("end")
+            return StartPlace("end")
         if word.removeprefix("-").isdecimal():
             number = int(word)
-            return Start("last", -number) if word.startswith("-") else Start("offset", number)
+            return StartPlace("last", -number) if word.startswith("-") else StartPlace("offset", number)
         try:
             found = moment(text.strip(), now or datetime.now(UTC), "--from")
         except CommandError as error:
@@ -48,7 +48,7 @@ class Start:
                 "an age such as 15m, 2h or 7d, or a time such as 2026-11-28T08:00:00Z"
             )
             raise
-        return Start("time", int(found.timestamp() * 1_000))
+        return StartPlace("time", int(found.timestamp() * 1_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Span:
 
 
 def spans(
-    admin: KafkaAdmin, topics: Any, partitions: Sequence[tuple[str, int]], start: Start, *, uncommitted: bool
+    admin: KafkaAdmin, topics: Any, partitions: Sequence[tuple[str, int]], start: StartPlace, *, uncommitted: bool
 ) -> dict[tuple[str, int], Span]:
     """The offsets of each partition. Raises CommandError for a partition without a leader."""
     committed = not uncommitted

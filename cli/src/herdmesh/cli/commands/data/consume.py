@@ -89,10 +89,10 @@ def consume(
         from herdmesh.cli.kafka.admin import KafkaAdmin, partitions_of
         from herdmesh.cli.kafka.consuming import TopicConsumer
         from herdmesh.cli.kafka.record_text import RecordPrinter
-        from herdmesh.cli.kafka.start import Start, spans
+        from herdmesh.cli.kafka.start import StartPlace, spans
         from herdmesh.cli.kafka.topics import known
 
-        begin = Start.parse(start if start is not None else "end" if follow else "beginning")
+        begin = StartPlace.parse(start if start is not None else "end" if follow else "beginning")
         access = find_kafka(bootstrap_servers, command_config)
         named = ConverterOptions(
             key_converter, value_converter, header_converter, converter_config or (), worker, as_connector
