@@ -34,6 +34,11 @@ setup: .venv/.ready .venv/.spark ## Make .venv and fetch the broker's jars (all 
 	@$(BIN)/python -m herdmesh.worker.spark
 	@touch $@
 
+# The other end of the supported Pythons, for the tests that depend on the version. Without it they are skipped.
+.venv/.other: .venv/.ready tests/install/other_python.py
+	-@$(BIN)/python -m tests.install.other_python
+	@touch $@
+
 .venv/.check-tools: deploy/check-tools.sh deploy/check-tools.txt deploy/requirements-docs.txt | .venv/.ready
 	@deploy/check-tools.sh
 	@touch $@
@@ -49,7 +54,7 @@ up: setup ## Run the whole mesh in this terminal; Ctrl-C stops it
 # Hundreds of processes start in a test run: Python keeps what it compiled, also where the environment forbids it.
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
-test: setup ## All tests (real broker, real PostgreSQL, real Spark, real processes)
+test: setup .venv/.other ## All tests (real broker, real PostgreSQL, real Spark, real processes)
 	@$(BIN)/python -m herdmesh.devstack.jars connect connect-mirror s3 hdfs jdbc-driver
 	-@$(BIN)/python -m herdmesh.devstack.postgres_server
 	@$(BIN)/pytest -n auto --dist loadgroup $(ARGS)

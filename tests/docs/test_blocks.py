@@ -22,6 +22,7 @@ RUN_BY: Final = {
     "docs/quick-start.md": "tests/e2e/test_tutorial.py",
     "docs/how-to/topics-and-records.md": "tests/e2e/test_tutorial.py",
     "docs/how-to/bad-records.md": "tests/e2e/test_tutorial.py",
+    "docs/how-to/run-services.md": "tests/e2e/test_services_page.py",
     "docs/how-to/operate.md": "tests/e2e/test_operate_page.py",
     "docs/connectors/datagen.md": "tests/docs/test_datagen_page.py",
     "docs/connectors/file-sink.md": "tests/e2e/test_connector_pages.py",

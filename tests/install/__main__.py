@@ -1,8 +1,9 @@
 """Command of `make dist-check`: the wheels of `dist/`, installed into an empty environment of each Python and used
 there, outside of the checkout.
 
-Owns the environments. `scenario` owns the steps in one. On Linux as root each scenario has a /tmp of its own (a mount
-namespace), so that it can be seen to end empty; elsewhere TMPDIR and the JVMs' temporary folder are one of the test's.
+Afterwards uv and pipx install them with the last Python. Owns the environments. `scenario` owns the steps in one. On
+Linux as root each scenario has a /tmp of its own (a mount namespace), so that it can be seen to end empty; elsewhere
+TMPDIR and the JVMs' temporary folder are one of the test's.
 
     python -m tests.install                                     every Python from 3.11 to 3.13 in PATH
     python -m tests.install --python /path/to/python3.13        these alone; may be repeated
@@ -21,7 +22,8 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from deploy.dist import ROOT, project_file
+
 PYTHONS = ("python3.11", "python3.12", "python3.13")
 _OWN_TMP = (
     "unshare",
@@ -33,6 +35,8 @@ _OWN_TMP = (
     'mount -t tmpfs tmpfs /tmp && exec "$@"',
     "sh",
 )
+TOOLS = ("uv==0.13.9", "pipx==1.18.4")
+COMMANDS = ("herd", "herdmesh-config-store", "herdmesh-herder", "herdmesh-status-store", "herdmesh-worker")
 _DROPPED = ("PYTHON", "VIRTUAL_ENV", "HERDMESH_", "TMPDIR", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 _KEPT = ("HERDMESH_IVY_SETTINGS",)
 _INSTALLED = "import herdmesh.cli, herdmesh.engine, pyspark, sys; print(sys.version.split()[0], herdmesh.cli.__file__)"
@@ -83,6 +87,33 @@ def _assert_installed(wheel: Path, venv: Path) -> None:
     assert not missing, f"{wheel.name} is not what was installed: {sorted(missing)[:3]}"
 
 
+def install_by_tools(python: str, work: Path, wheels: Sequence[Path], env: Mapping[str, str]) -> None:
+    """`uv tool install` and `pipx install` of these wheels, each into folders of its own: the commands of all parts are
+    there and start.
+    """
+    tools = work / "tools"
+    subprocess.run([python, "-m", "venv", "--clear", str(tools)], check=True)
+    with_caches = {name: value for name, value in env.items() if name != "XDG_CACHE_HOME"}
+    pip = [str(tools / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", *TOOLS], check=True, env=with_caches)
+    links, named = str(wheels[0].parent), f"herdmesh=={project_file(ROOT / 'meta')['project']['version']}"
+    commands = {
+        "uv": ("tool", "install", "--quiet", "--python", python, "--find-links", links, named),
+        "pipx": ("install", "--quiet", "--python", python, "--pip-args", f"--find-links {links}", named),
+    }
+    for tool, arguments in commands.items():
+        begun_s = time.monotonic()
+        home, bin_dir = work / tool, work / f"{tool}-bin"
+        places = {"UV_TOOL_DIR": home, "UV_TOOL_BIN_DIR": bin_dir, "PIPX_HOME": home, "PIPX_BIN_DIR": bin_dir}
+        own = {**with_caches, **{name: str(path) for name, path in places.items()}}
+        subprocess.run([str(tools / "bin" / tool), *arguments], check=True, env=own, cwd=work)
+        for command in COMMANDS:
+            asked = [str(bin_dir / command), "version" if command == "herd" else "--help"]
+            subprocess.run(asked, check=True, env=own, cwd=work, stdout=subprocess.DEVNULL)
+        print(f"{tool}: installed in {time.monotonic() - begun_s:.0f} s, and all commands start", flush=True)
+        shutil.rmtree(home)
+
+
 def has_own_tmp() -> bool:
     """Whether a process may have a /tmp of its own here."""
     if shutil.which("unshare") is None:
@@ -122,6 +153,7 @@ def main() -> int:
         print(f"Python {version}: everything works, nothing is left ({time.monotonic() - begun_s:.0f} s)", flush=True)
         shutil.rmtree(venv)
         shutil.rmtree(folder)
+    install_by_tools(pythons[-1], work, wheels, environment(work, work / "tools"))
     shutil.rmtree(work)
     return 0
 

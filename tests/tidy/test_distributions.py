@@ -70,6 +70,12 @@ def test_the_meta_package_installs_every_distribution() -> None:
     assert {one.name for one in requirements(PROJECTS["meta"])} >= NAMES - {"herdmesh"}
 
 
+def test_the_meta_package_has_the_commands_of_its_parts() -> None:
+    """`uv tool install herdmesh` and `pipx install herdmesh` give a user the commands of the named package alone."""
+    parts = {name: PROJECTS[name].get("scripts", {}) for name in PROJECTS if name != "meta"}
+    assert PROJECTS["meta"]["scripts"] == {name: where for scripts in parts.values() for name, where in scripts.items()}
+
+
 def test_the_changelog_has_the_version() -> None:
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings[0] == "Unreleased"

@@ -43,9 +43,12 @@ async def _serve_once(broker: Broker) -> None:
 
 @asynccontextmanager
 async def _broker_in(folder: Path, formatted: Path) -> AsyncGenerator[Broker]:
-    """A broker of the test's own on a formatted folder, not started, ended with the test."""
-    shutil.copytree(formatted / "kafka", folder / "data" / "kafka")
-    broker = Broker(folder / "data", port=0, jvm=QUICK_JVM)
+    """A broker of the test's own on a formatted folder, not started, ended with the test. Java reads properties files
+    as ISO-8859-1, so the folder's name has letters of that character set and others.
+    """
+    data = folder / "dätä 雪"
+    shutil.copytree(formatted / "kafka", data / "kafka")
+    broker = Broker(data, port=0, jvm=QUICK_JVM)
     try:
         yield broker
     finally:

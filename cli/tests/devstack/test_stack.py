@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage]
 
 from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.existing_kafka import ExistingKafka
 from herdmesh.devstack.stack import ServiceNotReady, Stack, StackSettings
 from herdmesh.rpc.server import Server, ServiceRegistration
 
@@ -70,3 +71,23 @@ async def test_a_service_of_another_stack_at_its_port_does_not_count_as_serving(
     finally:
         for other in others:
             await other.stop(0.0)
+
+
+async def test_kill_ends_all_processes_at_once(kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+    """The second Ctrl-C of `herd up`. A broker that is not the stack's own stays."""
+    settings = StackSettings(
+        tmp_path, workers=0, usual_ports=False, kafka=ExistingKafka.of(kafka.bootstrap, None), group_id=tmp_topic()
+    )
+    stack = Stack(settings)
+    await stack.start()
+    assert stack.state.ready
+    assert [one.state for one in stack.state.services] == ["serving"] * 4
+    assert any("1 broker, so topics" in one for one in stack.state.notices)
+    marks = [one.mark for one in stack.state.services if one.mark is not None]
+    assert len(marks) == 3
+    await stack.kill()
+    assert all(mark.alive() is None for mark in marks)
+    assert [one.state for one in stack.state.services] == ["serving", *["stopped"] * 3]  # the cluster goes on
+    assert kafka.is_running()
+    topics = set(AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=30).topics)
+    assert {f"{settings.group_id}-configs", f"{settings.group_id}-status"} <= topics

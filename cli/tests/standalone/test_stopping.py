@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from herdmesh.cli.app import app
 from herdmesh.cli.commands import run
-from herdmesh.cli.errors import EXIT_UNAVAILABLE, CommandError
+from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_UNAVAILABLE, CommandError
 from herdmesh.connect.java.properties_files import parse
 from herdmesh.rpc.process import EXIT_FORCED
 from herdmesh.standalone.worker_properties import plan_worker
@@ -35,15 +40,30 @@ async def test_a_stop_signal_ends_the_wait_for_a_broker() -> None:
     await run.until_kafka_serves(PLAN, stop)
 
 
+def test_a_taken_port_is_reported_before_anything_starts(tmp_path: Path) -> None:
+    """The broker of the file does not exist, and is not looked for."""
+    worker = tmp_path / "worker.properties"
+    worker.write_text(WORKER.format(bootstrap="127.0.0.1:9", folder=tmp_path))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        done = CliRunner().invoke(app, ["run", "--listen", address, str(worker)], catch_exceptions=False)
+    assert done.exit_code == EXIT_INTERNAL
+    assert f"the gRPC API cannot listen on {address}: process {os.getpid()} (" in done.stderr
+    assert "--listen HOST:PORT" in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_ends_the_command_at_once(number: signal.Signals) -> None:
     """The first signal waits for all parts to end in order, however long that takes."""
     program = """
         import asyncio
-        from herdmesh.cli.commands import run
+        from herdmesh.cli.commands.run import _end_at_once
+        from herdmesh.cli.stop_signals import stop_on_signals
 
         async def stop_for_ever():
-            stop = run._stop_on_signals()
+            stop = stop_on_signals(_end_at_once)
             print("ready", flush=True)
             await stop.wait()
             print("stops", flush=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import pytest
 
 from herdmesh.herder.settings import HerderSettings
@@ -37,3 +39,10 @@ def test_the_bounds_of_a_balance_become_rules(
     assert getattr(HerderSettings().rules("h1"), setting) == value
     monkeypatch.undo()
     assert getattr(HerderSettings().rules("h1"), setting) == getattr(Rules(), setting)
+
+
+def test_version_prints_the_release(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        HerderSettings.load(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"herdmesh.herder {version('herdmesh-herder')}\n"

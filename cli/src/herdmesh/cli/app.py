@@ -63,6 +63,7 @@ def _options(
 
 app.command()(up.up)
 app.command()(up.down)
+app.command()(up.paths)
 app.command("run")(run.run_standalone)
 app.command()(apply.apply)
 app.command()(create.create)

@@ -99,7 +99,7 @@ def write_server_properties(path: Path, log_dir: Path, ports: Ports, extra: Mapp
         "listeners": ",".join([client, controller, *_given(extra, "listeners")]),
         "advertised.listeners": ",".join([client, *_given(extra, "advertised.listeners")]),
     }
-    path.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in values.items()))
+    path.write_text("".join(f"{key}={property_text(value)}\n" for key, value in values.items()), encoding="ascii")
 
 
 def write_log_config(data_dir: Path) -> str:
@@ -160,5 +160,14 @@ def _given(extra: Mapping[str, str], name: str) -> list[str]:
     return [extra[name]] if name in extra else []
 
 
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
+def property_text(value: str) -> str:
+    """A value as it is written into a properties file. Java reads such a file as ISO-8859-1, so every other character
+    is written as its UTF-16 code units: a folder named mitü is found only that way.
+    """
+    text = value.replace("\\", "\\\\").replace("\n", "\\n")
+    return "".join(one if one.isascii() else _code_units(one) for one in text)
+
+
+def _code_units(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -14,6 +14,8 @@ import os
 import shutil
 from pathlib import Path
 
+from herdmesh.devstack._broker_config import property_text
+
 _IDENTITY = "meta.properties"
 #: The second file of a formatted folder: the initial levels of Kafka's features.
 _FEATURES = "bootstrap.checkpoint"
@@ -23,7 +25,7 @@ _ADDRESSES = ("listeners=", "advertised.listeners=")
 
 def kept_path(classpath: str, properties: Path, folder: Path) -> Path:
     """Path of the cached counterpart of `folder`, formatted by these jars with these server.properties."""
-    lines = properties.read_text().replace(str(folder), "").splitlines()
+    lines = properties.read_text().replace(property_text(str(folder)), "").splitlines()
     told = "\n".join(line for line in lines if not line.startswith(_ADDRESSES))
     jars = Path(classpath.split(os.pathsep)[0]).parent
     return jars.with_name(f"{jars.name}-{hashlib.sha256(told.encode()).hexdigest()[:16]}.formatted")

@@ -38,6 +38,7 @@ from herdmesh.devstack.jars import ensure_jars
 from herdmesh.devstack.java import Java, find_java
 from herdmesh.devstack.ports import HOST, accepts
 from herdmesh.devstack.readiness import serving_cluster
+from herdmesh.devstack.supervision import log_rotation
 from herdmesh.scratch import java_options
 
 START_TIMEOUT_S = 60.0
@@ -47,7 +48,6 @@ _KILL_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _PORT_ATTEMPTS = 3
 _LOG_TAIL_LINES = 20
-_LOG_BYTES_MAX = 16 * 1024 * 1024
 #: For a broker that lives for minutes: starts with half the processor time, and never needs its full speed.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1",)
 
@@ -214,6 +214,7 @@ class Broker:
                     stdout=log,
                     stderr=log,
                     pass_fds=[lock.fileno()],
+                    env=_jvm_environment(),
                     timeout=_FORMAT_TIMEOUT_S,
                     check=False,
                 )
@@ -248,6 +249,7 @@ class Broker:
                 stdout=log,
                 stderr=log,
                 cwd=self.data_dir,
+                env=_jvm_environment(),
                 pass_fds=[lock.fileno()],
                 # Ctrl-C in a terminal goes to the whole process group: the supervisor must be the one to end the JVM.
                 start_new_session=True,
@@ -298,8 +300,7 @@ class Broker:
         self._pid = None
 
     def _open_log(self) -> IO[bytes]:
-        if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES_MAX:
-            os.replace(self.log_path, self.log_path.with_suffix(".log.1"))
+        log_rotation.rotate(self.log_path)
         return self.log_path.open("ab")
 
     def _log_tail(self) -> str:
@@ -313,6 +314,13 @@ class Broker:
 
     def _with_log(self, message: str) -> str:
         return f"{message}. The end of {self.log_path}:\n{self._log_tail()}"
+
+
+def _jvm_environment() -> dict[str, str]:
+    """The environment of the JVMs. In another locale a JVM may not be able to open a path with letters beyond ASCII,
+    and it translates the system's error messages, by which a taken port is recognised.
+    """
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
 
 
 def _try_lock(file: IO[str]) -> bool:

@@ -4,6 +4,8 @@
     |-- JavaMissing            no java found
     |-- JavaTooOld             a java was found, older than 17
     |-- JarsUnavailable        the pinned jars could not be fetched, or do not match their sums
+    |-- DataFolderUnusable     the data folder cannot be created, read or written
+    |-- KafkaUnusable          an existing Kafka cluster does not answer, or its client settings cannot be used
     |-- BrokerAlreadyRunning   another process serves this data folder (its pid is known)
     `-- BrokerFailed           the broker ended or did not serve in time (the tail of its log is in the message)
 
@@ -29,6 +31,22 @@ class JavaTooOld(DevstackError):
 
 class JarsUnavailable(DevstackError):
     """The jars of a group could not be fetched, or the fetched jars do not match the committed sums."""
+
+
+class DataFolderUnusable(DevstackError):
+    """The data folder, or a file in it, cannot be created, read or written."""
+
+    def __init__(self, data_dir: Path, error: OSError) -> None:
+        where = f" ({error.filename})" if error.filename and Path(str(error.filename)) != data_dir else ""
+        reason = error.strerror or type(error).__name__
+        super().__init__(
+            f"{data_dir} cannot be used as the data folder: {reason}{where}. "
+            "--data DIR names a folder that you may write to, on a disk with space."
+        )
+
+
+class KafkaUnusable(DevstackError):
+    """An existing Kafka cluster does not answer, or no client can be made with the settings given for it."""
 
 
 class BrokerAlreadyRunning(DevstackError):

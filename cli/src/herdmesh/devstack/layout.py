@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from herdmesh.devstack.errors import DataFolderUnusable
 from herdmesh.devstack.ports import PortReservations, free_port
 
 #: The usual ports; others are used when these are busy, and remembered. A second replica is 10 above.
@@ -71,6 +72,8 @@ class StackState:
     config_store: str = ""
     status_store: str = ""
     services: list[ServiceState] = field(default_factory=lambda: [])
+    notices: list[str] = field(default_factory=lambda: [])
+    """What differs from the usual: a port that was taken, the replication factor of a small cluster."""
 
 
 class StackLayout:
@@ -81,26 +84,56 @@ class StackLayout:
         self.logs_dir = self.data_dir / "logs"
         self.broker_dir = self.data_dir / "broker"
         self.state_file = self.data_dir / "stack.json"
-        self._ports_file = self.data_dir / "ports.json"
+        self.ports_file = self.data_dir / "ports.json"
 
     def create(self) -> None:
-        self.logs_dir.mkdir(parents=True, exist_ok=True)
+        """Raises `DataFolderUnusable`."""
+        try:
+            self.logs_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataFolderUnusable(self.data_dir, error) from error
 
     def read_state(self) -> StackState | None:
-        """The state as last written, or None where no stack was ever started here."""
+        """The state as last written, or None where no stack was ever started here. Raises `DataFolderUnusable`."""
         try:
             raw: dict[str, Any] = json.loads(self.state_file.read_text())
-        except FileNotFoundError:
+            services = [ServiceState(**one) for one in raw.pop("services")]
+            for service in services:
+                service.mark = _mark(service.mark)
+            return StackState(supervisor=_mark(raw.pop("supervisor")), services=services, **raw)
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        except ValueError:  # a state file is a hint about processes, never the only copy of anything
+        except OSError as error:
+            raise DataFolderUnusable(self.data_dir, error) from error
+        # A state file is a hint about processes, never the only copy of anything.
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
-        services = [ServiceState(**one) for one in raw.pop("services")]
-        for service in services:
-            service.mark = _mark(service.mark)
-        return StackState(supervisor=_mark(raw.pop("supervisor")), services=services, **raw)
 
     def write_state(self, state: StackState) -> None:
-        _replace(self.state_file, json.dumps(asdict(state), indent=1))
+        """Raises `DataFolderUnusable`."""
+        try:
+            _replace(self.state_file, json.dumps(asdict(state), indent=1))
+        except OSError as error:
+            raise DataFolderUnusable(self.data_dir, error) from error
+
+    def places(self) -> list[tuple[Path, str]]:
+        """Every path of the folder that a user may look for, and its content."""
+        return [
+            (self.data_dir, "everything of this stack; remove it while nothing runs to start anew"),
+            (self.logs_dir / "supervisor.log", "starts, restarts and ends of the services (`herd up --detach`)"),
+            (self.logs_dir / "config-store.log", "log of the config store"),
+            (self.logs_dir / "status-store.log", "log of the status store"),
+            (self.logs_dir / "herder.log", "log of the herder"),
+            (self.logs_dir / "worker-1.log", "log of worker 1, of its JVM and of its tasks"),
+            (self.broker_dir / "broker.log", "log of the Kafka broker"),
+            (self.broker_dir / "kafka", "the topics"),
+            (self.state_file, "state, address and process of each service"),
+            (self.ports_file, "ports of the services, for the next start"),
+        ]
+
+    def logs(self) -> list[Path]:
+        """The logs of all processes of the stack."""
+        return [*sorted(self.logs_dir.glob("*.log")), self.broker_dir / "broker.log"]
 
     def choose_ports(
         self, names: Iterable[str], reservations: PortReservations, *, usual: bool = True
@@ -110,15 +143,23 @@ class StackLayout:
 
         `usual=False` never uses the usual ports, so that a test stack does not disturb a user's stack.
         """
-        remembered: dict[str, int] = json.loads(self._ports_file.read_text()) if self._ports_file.exists() else {}
+        remembered = self._remembered_ports()
         chosen: dict[str, int] = {}
         for name in names:
             wishes = [remembered[name]] if name in remembered else []
             if usual:
-                wishes.append(_usual_port(name))
+                wishes.append(usual_port(name))
             chosen[name] = free_port(wishes, chosen.values(), reservations.take)
-        _replace(self._ports_file, json.dumps(remembered | chosen))
+        _replace(self.ports_file, json.dumps(remembered | chosen))
         return chosen
+
+    def _remembered_ports(self) -> dict[str, int]:
+        """A damaged file counts as none."""
+        try:
+            found: dict[str, int] = json.loads(self.ports_file.read_text())
+            return {name: int(port) for name, port in found.items()}
+        except (FileNotFoundError, ValueError, AttributeError, TypeError):
+            return {}
 
 
 def role_of(name: str) -> str:
@@ -131,7 +172,8 @@ def _mark(raw: Any) -> ProcessMark | None:
     return ProcessMark(**raw) if raw else None
 
 
-def _usual_port(name: str) -> int:
+def usual_port(name: str) -> int:
+    """The port of a service when nothing else has it."""
     if name.startswith("worker-"):
         return WORKER_PORT_FIRST + int(name.removeprefix("worker-")) - 1
     role, _, number = name.rpartition("-")

@@ -10,6 +10,7 @@ even: a metrics page, 1,000 above its server, then never has the port of another
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import random
@@ -43,6 +44,36 @@ def is_free(port: int) -> bool:
         except (OSError, OverflowError):
             return False
         return True
+
+
+def refusal_to_listen(host: str, port: int) -> str:
+    """The reason why a server could not listen there, with the process that has the port; empty when it could. Port 0
+    is any free port. An unknown host is left to the server.
+    """
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError:
+        return ""
+    with socket.socket(family, kind) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            return owner_of(port) if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
+    return ""
+
+
+def owner_of(port: int) -> str:
+    """Text that names the process that listens on a port."""
+    pid = listener(port)
+    if pid is None:
+        return "another process listens there"
+    try:
+        return f"process {pid} ({psutil.Process(pid).name()}) listens there"
+    except psutil.Error:
+        return f"process {pid} listens there"
 
 
 class PortReservations:

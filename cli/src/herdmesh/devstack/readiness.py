@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._metadata import ClusterMetadata
 from grpc_health.v1 import health_pb2
 
 from herdmesh.api.common.v1 import store_pb2
@@ -45,7 +46,19 @@ def serving_cluster(
     Raises:
         AccessUnusable: no client can be created with this `access`.
     """
+    metadata = _metadata(bootstrap, access, said)
+    return metadata.cluster_id if metadata is not None else None
 
+
+def broker_count(bootstrap: str, access: Mapping[str, str], said: Callable[[str], None]) -> int:
+    """The number of brokers of the cluster at `bootstrap`, 0 while none serves. Arguments, bounds and errors as of
+    `serving_cluster`.
+    """
+    metadata = _metadata(bootstrap, access, said)
+    return len(metadata.brokers) if metadata is not None else 0
+
+
+def _metadata(bootstrap: str, access: Mapping[str, str] | None, said: Callable[[str], None]) -> ClusterMetadata | None:
     def on_error(error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # it follows the error that has the reason
             said(error.str())
@@ -62,9 +75,7 @@ def serving_cluster(
     except KafkaException:
         admin.poll(0)
         return None
-    if not metadata.brokers:
-        return None
-    return metadata.cluster_id
+    return metadata if metadata.brokers else None
 
 
 async def serves(channel: grpc.aio.Channel, timeout_s: float = 2.0) -> bool:

@@ -14,6 +14,7 @@ starts new ones: users' configs and states are in Kafka, not in these processes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +26,14 @@ import grpc
 from herdmesh import scratch
 from herdmesh.devstack._broker_config import ELECTION_SESSION_MS
 from herdmesh.devstack.broker import Broker
-from herdmesh.devstack.errors import DevstackError
-from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState, role_of
+from herdmesh.devstack.errors import DataFolderUnusable, DevstackError
+from herdmesh.devstack.existing_kafka import ExistingKafka, fitting_replication_factor
+from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState, role_of, usual_port
 from herdmesh.devstack.left_behind import STOP_GRACE_S, end_services, refuse_if_supervised
 from herdmesh.devstack.ports import HOST, PortReservations, listener
 from herdmesh.devstack.process import ManagedProcess
 from herdmesh.devstack.readiness import follows, serves, store_trouble
+from herdmesh.devstack.supervision import log_rotation, notices
 
 MODULES = {
     "config-store": "herdmesh.configstore",
@@ -40,6 +43,8 @@ MODULES = {
 }
 STORES = ("config-store", "status-store")
 START_TIMEOUT_S = 180.0
+GROUP_DEFAULT = "connect-cluster"
+BROKER_PORT = 9092
 _PROBE_INTERVAL_S = 0.1
 
 
@@ -63,7 +68,11 @@ class StackSettings:
     service_env: Mapping[str, str] = field(default_factory=lambda: {})
     worker_env: Mapping[str, str] = field(default_factory=lambda: {})
     broker: Broker | None = None
-    """Address of a broker that already runs and does not belong to the stack; None = the stack starts its own."""
+    """A broker that already runs and does not belong to the stack; None = the stack starts its own."""
+    kafka: ExistingKafka | None = None
+    """A cluster that is used in place of a broker; `broker` is None then."""
+    group_id: str = GROUP_DEFAULT
+    """Name of the mesh in the cluster. Another name than the default has topics of its own: `NAME-configs`, ..."""
     broker_config: Mapping[str, str] = field(default_factory=lambda: {})
     broker_jvm: Sequence[str] = ()
     """For the stack's own broker: entries of server.properties, and options of its JVM."""
@@ -80,7 +89,7 @@ class Stack:
         self.state = StackState()
         self.broker = settings.broker or Broker(
             self.layout.broker_dir,
-            port=9092 if settings.usual_ports else 0,
+            port=BROKER_PORT if settings.usual_ports else 0,
             settings=settings.broker_config,
             jvm=settings.broker_jvm,
         )
@@ -90,21 +99,29 @@ class Stack:
         self._watchers: list[asyncio.Task[None]] = []
         self._stopping = False
         self._ports = PortReservations()
+        self._replication_factor = 1
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses of Kafka, `host:port`, comma separated. Known once Kafka serves."""
+        return self.settings.kafka.bootstrap if self.settings.kafka is not None else self.broker.bootstrap
 
     async def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start everything and return when all of it serves.
 
-        Raises `StackAlreadyRunning`, `ServiceNotReady`, and the errors of `Broker.start`. No process is left running
-        then.
+        Raises `StackAlreadyRunning`, `ServiceNotReady`, `DataFolderUnusable`, `KafkaUnusable`, and the errors of
+        `Broker.start`. No process is left running then.
         """
         self.layout.create()
         await self._take_folder()
         try:
             async with asyncio.timeout(timeout_s):
+                self._watchers.append(asyncio.create_task(log_rotation.rotate_all(self.layout.logs), name="rotate"))
                 await self._start_broker()
                 names = self._names()
                 ports = self.layout.choose_ports(names, self._ports, usual=self.settings.usual_ports)
                 self._remember_addresses(ports)
+                await asyncio.to_thread(self._note_ports, ports)
                 # All at once: every client waits for its servers, and Spark needs the time for itself.
                 for name in names:
                     await self._start_service(name, ports[name])
@@ -116,6 +133,9 @@ class Stack:
             )
             await self.stop()
             raise ServiceNotReady(f"not serving after {timeout_s:g} s: {', '.join(waiting)}\n{tails}") from None
+        except OSError as error:
+            await self.stop()
+            raise self._failure_of(error) from error
         except BaseException:
             await self.stop()
             raise
@@ -137,12 +157,34 @@ class Stack:
                 self._set(name, "stopped")
         # folders of workers that were killed, by a test or after the grace period
         await asyncio.to_thread(scratch.remove_abandoned, scratch.WORKER)
-        if self.settings.broker is None:
+        if self._has_own_broker:
             await self.broker.stop()
             self._set("broker", "stopped")
         self._ports.release()
         self.state.supervisor = None
         self._publish()
+
+    async def kill(self) -> None:
+        """End all processes at once, in place of `stop` or while it waits (cancel it first). What was not committed is
+        repeated at the next start.
+        """
+        self._stopping = True
+        self.state.ready = False
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*(process.stop(0.0) for process in self.processes.values()))
+        if self._has_own_broker:
+            self.broker.kill()
+        for name in [*self.processes, *(["broker"] if self._has_own_broker else [])]:
+            self._set(name, "stopped")
+        await asyncio.to_thread(scratch.remove_abandoned, scratch.WORKER)
+        self._ports.release()
+        self.state.supervisor = None
+        self._publish()
+
+    @property
+    def _has_own_broker(self) -> bool:
+        return self.settings.broker is None and self.settings.kafka is None
 
     async def add_worker(self, timeout_s: float = START_TIMEOUT_S) -> str:
         """Start one more worker, and return its name when it serves. Raises TimeoutError."""
@@ -241,17 +283,47 @@ class Stack:
         if previous is not None:
             await end_services(previous, orderly=False)
         self.state.supervisor = ProcessMark.of(os.getpid())
+        self.layout.write_state(self.state)  # raises where the folder cannot be written, before anything is started
         self._publish()
 
     async def _start_broker(self) -> None:
+        if self.settings.kafka is not None:
+            await self._use(self.settings.kafka)
+            return
         self._services["broker"] = ServiceState("broker", "")
         if self.settings.broker is not None:
             self._broker_serves()
             return
+        self._note(notices.replicas(1, 1))
         if not await self.broker.adopt():
             await self.broker.start()
         self._broker_serves()
         self._watchers.append(asyncio.create_task(self._watch_broker(), name="watch broker"))
+
+    async def _use(self, kafka: ExistingKafka) -> None:
+        self._services["kafka"] = ServiceState("kafka", kafka.bootstrap)
+        self._publish()
+        brokers = await asyncio.to_thread(kafka.count_brokers)
+        self._replication_factor = fitting_replication_factor(brokers)
+        self._note(notices.replicas(brokers, self._replication_factor))
+        if kafka.ignored:
+            self._note(f"settings of --command-config without effect: {', '.join(kafka.ignored)}")
+        self.state.bootstrap_servers = kafka.bootstrap
+        self._set("kafka", "serving")
+
+    def _note(self, notice: str) -> None:
+        if notice:
+            self.state.notices.append(notice)
+
+    def _note_ports(self, ports: Mapping[str, int]) -> None:
+        """Note the services that do not listen on their usual ports."""
+        if not self.settings.usual_ports:
+            return
+        if self._has_own_broker:
+            client = int(self.broker.bootstrap.rpartition(":")[2])
+            self._note(notices.unusual_port("broker", client, BROKER_PORT, self.broker.data_dir / "ports.json"))
+        for name, port in ports.items():
+            self._note(notices.unusual_port(name, port, usual_port(name), self.layout.ports_file))
 
     def _broker_serves(self) -> None:
         service = self._services["broker"]
@@ -288,18 +360,19 @@ class Stack:
     async def _start_service(self, name: str, port: int) -> None:
         address = f"{HOST}:{port}"
         role = role_of(name)
+        factor = str(self._replication_factor)
         env = {
             "HERDMESH_LISTEN": address,
-            "HERDMESH_BOOTSTRAP_SERVERS": self.broker.bootstrap,
+            "HERDMESH_BOOTSTRAP_SERVERS": self.bootstrap,
             "HERDMESH_CONFIG_STORE": self.state.config_store,
             "HERDMESH_STATUS_STORE": self.state.status_store,
             "HERDMESH_HERDER": self.state.herder,
             **({"HERDMESH_PEERS": self.state.status_store} if self.settings.store_replicas > 1 else {}),
-            # one broker: the topics cannot have three replicas
-            "HERDMESH_CONFIG_STORAGE_REPLICATION_FACTOR": "1",
-            "HERDMESH_STATUS_STORAGE_REPLICATION_FACTOR": "1",
-            "HERDMESH_OFFSET_STORAGE_REPLICATION_FACTOR": "1",
-            "HERDMESH_ELECTION_SESSION_TIMEOUT_MS": str(ELECTION_SESSION_MS),
+            "HERDMESH_CONFIG_STORAGE_REPLICATION_FACTOR": factor,
+            "HERDMESH_STATUS_STORAGE_REPLICATION_FACTOR": factor,
+            "HERDMESH_OFFSET_STORAGE_REPLICATION_FACTOR": factor,
+            "HERDMESH_DEAD_LETTER_REPLICATION_FACTOR": factor,
+            **self._of_kafka(),
             **self.settings.service_env,
             **(self.settings.worker_env if role == "worker" else {}),
         }
@@ -314,6 +387,20 @@ class Stack:
         )
         self.processes[name] = process
         await process.start()
+
+    def _of_kafka(self) -> Mapping[str, str]:
+        """Environment that depends on whose Kafka it is, and on the name of the mesh."""
+        group = self.settings.group_id
+        named = {} if group == GROUP_DEFAULT else {"HERDMESH_GROUP_ID": group, **topics_of(group)}
+        if self.settings.kafka is not None:
+            return {**named, **self.settings.kafka.environment()}
+        # the stack's own broker allows a shorter time than Kafka's default
+        return {**named, "HERDMESH_ELECTION_SESSION_TIMEOUT_MS": str(ELECTION_SESSION_MS)}
+
+    def _failure_of(self, error: OSError) -> DevstackError:
+        if error.filename is None or Path(os.fsdecode(error.filename)).is_relative_to(self.layout.data_dir):
+            return DataFolderUnusable(self.layout.data_dir, error)
+        return DevstackError(f"the stack cannot start: {os.fsdecode(error.filename)}: {error.strerror}")
 
     def _process_changed(self, name: str) -> None:
         process = self.processes[name]
@@ -338,5 +425,14 @@ class Stack:
 
     def _publish(self) -> None:
         self.state.services = list(self._services.values())
-        self.layout.write_state(self.state)
+        with contextlib.suppress(DataFolderUnusable):  # a full disk: services continue, the next change is written
+            self.layout.write_state(self.state)
         self._on_change()
+
+
+def topics_of(group_id: str) -> dict[str, str]:
+    """The topics of a mesh that does not have the default name."""
+    return {
+        f"HERDMESH_{kind}_STORAGE_TOPIC": f"{group_id}-{suffix}"
+        for kind, suffix in (("CONFIG", "configs"), ("STATUS", "status"), ("OFFSET", "offsets"))
+    }

@@ -1,9 +1,10 @@
 """A stack without a terminal: `herd up --detach` starts this, `herd down` ends it.
 
-Owns the life of one `Stack` from SIGTERM or SIGINT to the last process. Prints nothing but errors: the state file in
-the data folder has the rest.
+Owns the life of one `Stack` from SIGTERM or SIGINT to the last process. Prints a line with its time for each change of
+a service, which is its log, `supervisor.log`; the state file in the data folder has the present state.
 
     python -m herdmesh.devstack.supervisor --data DIR --workers N --herders N --store-replicas N
+        [--group-id NAME] [--bootstrap-servers HOST:PORT,... [--command-config FILE]]
 """
 
 from __future__ import annotations
@@ -16,16 +17,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 
 from herdmesh.devstack.errors import DevstackError
+from herdmesh.devstack.existing_kafka import ExistingKafka
 from herdmesh.devstack.layout import ProcessMark, StackLayout, StackState
 from herdmesh.devstack.left_behind import stop_left_behind
-from herdmesh.devstack.stack import START_TIMEOUT_S, Stack, StackSettings
+from herdmesh.devstack.stack import GROUP_DEFAULT, START_TIMEOUT_S, Stack, StackSettings
+from herdmesh.devstack.supervision.state_lines import StateLines
 
 _POLL_S = 0.1
+_ERROR = "error:"
+"""Begins the line of the log that says why the supervisor ended; further lines may follow."""
 #: Longer than the sum of the grace periods of an orderly stop.
 STOP_TIMEOUT_S = 60.0
 
@@ -36,7 +43,8 @@ async def run(settings: StackSettings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    stack = Stack(settings)
+    lines = StateLines()
+    stack = Stack(settings, lambda: _log(lines.changes(stack.state)))
     starting = asyncio.create_task(stack.start())
     stop_wanted = asyncio.create_task(stopping.wait())
     await asyncio.wait({starting, stop_wanted}, return_when=asyncio.FIRST_COMPLETED)
@@ -50,38 +58,84 @@ async def run(settings: StackSettings) -> None:
     await stack.stop()
 
 
-async def start_detached(settings: StackSettings) -> StackState:
-    """Start a supervisor that outlives this process and wait until its stack is ready. Only the folder and the counts
-    of the settings are passed to it.
+@dataclass(frozen=True, slots=True)
+class DetachedSettings:
+    """The settings of a stack that are passed to a detached supervisor. `command_config`: a file, because a command
+    line is visible to every user of the machine.
+    """
+
+    data_dir: Path
+    workers: int = 1
+    herders: int = 1
+    store_replicas: int = 1
+    bootstrap_servers: str = ""
+    command_config: Path | None = None
+    group_id: str = GROUP_DEFAULT
+
+    def of_stack(self) -> StackSettings:
+        """Raises `KafkaUnusable`."""
+        kafka = ExistingKafka.of(self.bootstrap_servers, self.command_config) if self.bootstrap_servers else None
+        counts = (self.workers, self.herders, self.store_replicas)
+        return StackSettings(self.data_dir, *counts, kafka=kafka, group_id=self.group_id)
+
+    def arguments(self) -> list[str]:
+        """The command line of the supervisor."""
+        given = [
+            *("--data", str(self.data_dir), "--workers", str(self.workers), "--herders", str(self.herders)),
+            *("--store-replicas", str(self.store_replicas), "--group-id", self.group_id),
+        ]
+        if self.bootstrap_servers:
+            given += ["--bootstrap-servers", self.bootstrap_servers]
+        if self.command_config is not None:
+            given += ["--command-config", str(self.command_config)]
+        return given
+
+
+async def start_detached(settings: DetachedSettings) -> StackState:
+    """Start a supervisor that outlives this process and wait until its stack is ready. A cancelled start stops it.
 
     Raises `DevstackError` with the supervisor's own message when it ends before that.
     """
     layout = StackLayout(settings.data_dir)
     layout.create()
     log_path = layout.logs_dir / "supervisor.log"
-    command = [
-        *(sys.executable, "-m", "herdmesh.devstack.supervisor", "--data", str(settings.data_dir)),
-        *("--workers", str(settings.workers), "--herders", str(settings.herders)),
-        *("--store-replicas", str(settings.store_replicas)),
-    ]
+    command = [sys.executable, "-m", "herdmesh.devstack.supervisor", *settings.arguments()]
     process = await asyncio.to_thread(spawn_detached, command, log_path)
     mark = ProcessMark.of(process.pid)
     deadline_s = asyncio.get_running_loop().time() + START_TIMEOUT_S + STOP_TIMEOUT_S
-    while asyncio.get_running_loop().time() < deadline_s:
-        state = layout.read_state()
-        if state is not None and state.ready and state.supervisor == mark:
-            return state
-        if process.poll() is not None:
-            raise DevstackError(log_path.read_text(errors="replace").strip() or f"ended early; see {log_path}")
-        await asyncio.sleep(_POLL_S)
+    try:
+        while asyncio.get_running_loop().time() < deadline_s:
+            state = layout.read_state()
+            if state is not None and state.ready and state.supervisor == mark:
+                return state
+            if process.poll() is not None:
+                raise DevstackError(_last_error(log_path))
+            await asyncio.sleep(_POLL_S)
+    except asyncio.CancelledError:  # Ctrl-C: whoever ends the start expects that nothing runs
+        process.terminate()
+        await asyncio.to_thread(process.wait, STOP_TIMEOUT_S)
+        raise
     raise DevstackError(f"the stack was not ready in time; see {layout.logs_dir}")
+
+
+def _last_error(log_path: Path) -> str:
+    """The text from the first line that begins with `_ERROR`."""
+    _, found, error = f"\n{log_path.read_text(errors='replace')}".partition(f"\n{_ERROR} ")
+    return error.strip() if found else f"the supervisor ended early; see {log_path}"
+
+
+def _log(lines: Sequence[str]) -> None:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    for line in lines:
+        print(now, line, flush=True)
 
 
 def spawn_detached(command: Sequence[str], log_path: Path) -> subprocess.Popen[bytes]:
     """Start a process that outlives this one. Not with asyncio: its transport kills a process that still runs when the
     transport is collected, which Python 3.13 does at the end of the loop.
     """
-    with log_path.open("wb") as log:
+    log_path.unlink(missing_ok=True)
+    with log_path.open("ab") as log:  # appended to, as `log_rotation` requires
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
@@ -109,12 +163,16 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--herders", type=int, default=1)
     parser.add_argument("--store-replicas", type=int, default=1)
+    parser.add_argument("--group-id", default=GROUP_DEFAULT)
+    parser.add_argument("--bootstrap-servers", default="")
+    parser.add_argument("--command-config", type=Path)
     options = parser.parse_args()
-    settings = StackSettings(options.data, options.workers, options.herders, options.store_replicas)
+    counts = (options.workers, options.herders, options.store_replicas)
+    kafka = (options.bootstrap_servers, options.command_config, options.group_id)
     try:
-        asyncio.run(run(settings))
+        asyncio.run(run(DetachedSettings(options.data, *counts, *kafka).of_stack()))
     except DevstackError as error:
-        print(error, file=sys.stderr)
+        print(_ERROR, error, flush=True)
         return 1
     return 0
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections import deque
 from collections.abc import Sequence
 from types import ModuleType
@@ -23,10 +22,13 @@ from herdmesh.cli import views
 from herdmesh.cli.board import Board
 from herdmesh.cli.client import DEFAULT_HERDER, PATIENCE_S, HerderClient
 from herdmesh.cli.commands.apply import to_properties
+from herdmesh.cli.connector_lines import ConnectorLines
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_UNAVAILABLE, EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, colored, err, error_document, out, print_json_line
+from herdmesh.cli.output import Format, err, error_document, out, print_json_line
 from herdmesh.cli.runner import OutputOption, run
+from herdmesh.cli.stop_signals import stop_on_signals
 from herdmesh.devstack.errors import AccessUnusable
+from herdmesh.devstack.ports import refusal_to_listen
 from herdmesh.devstack.readiness import serving_cluster
 from herdmesh.rpc import gc_at_import
 from herdmesh.rpc.process import EXIT_FORCED, configure_logging
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from herdmesh.standalone.worker_properties import WorkerPlan
 
 _EXIT_CONFIG: Final = 5
-#: Wrappers such as timeout and make send a signal twice; within this time both count as one.
-_DOUBLED_S: Final = 0.5
 _LOG_LEVEL = "HERDMESH_LOG_LEVEL"
 
 
@@ -70,7 +70,8 @@ def run_standalone(
             raise _refused("CONFIG_INVALID", problems, _EXIT_CONFIG)
         os.environ[_LOG_LEVEL] = log_level  # for the processes of the runs
         configure_logging(log_level)
-        stop = _stop_on_signals()
+        _refuse_a_taken_port(listen)
+        stop = stop_on_signals(_end_at_once)
         await until_kafka_serves(plan, stop)
         show = _Progress(output)
         ready: asyncio.Future[Addresses] = asyncio.get_running_loop().create_future()
@@ -146,7 +147,7 @@ class _Progress:
 
     def __init__(self, output: Format) -> None:
         self._json = output is Format.JSON
-        self._shown: dict[str, str] = {}
+        self._lines = ConnectorLines()
         self._following: asyncio.Task[None] | None = None
 
     def say(self, text: str, document: views.Json) -> None:
@@ -168,25 +169,9 @@ class _Progress:
             self._following.cancel()
 
     def _changed(self, name: str, connector: views.Json | None) -> None:
-        if connector is None:
-            if self._shown.pop(name, None) is not None:
-                self.say(f"[bold]{escape(name)}[/] deleted", {"event": "deleted", "name": name})
-            return
-        states = [task["state"] for task in connector["tasks"]]
-        own: str = connector["connector"]["state"]
-        running = states.count("RUNNING")
-        word = "FAILED" if "FAILED" in (own, *states) else own
-        summary = f"{colored(word)}, {running} of {len(states)} tasks running"
-        errors = [one["error"] for one in (connector["connector"], *connector["tasks"]) if one.get("error")]
-        if errors and word == "FAILED":
-            summary += f": {escape(errors[0])}"
-        if self._shown.get(name) == summary:
-            return
-        self._shown[name] = summary
-        document: views.Json = {"event": "connector", "name": name, "state": word, "tasks": states}
-        if errors:
-            document["error"] = errors[0]
-        self.say(f"[bold]{escape(name)}[/] {summary}", document)
+        change = self._lines.change(name, connector)
+        if change is not None:
+            self.say(*change)
 
 
 def _read(worker: str, connectors: Sequence[str], output: Format) -> tuple[WorkerPlan, list[ConnectorFile]]:
@@ -252,21 +237,21 @@ async def _create_all(ready: asyncio.Future[Addresses], files: Sequence[Connecto
                 show.warn(one.problem(warning.name, warning.message))
 
 
-def _stop_on_signals() -> asyncio.Event:
-    """An event that the first Ctrl-C or SIGTERM sets; a second one ends the command at once."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    first_s = 0.0
+def _refuse_a_taken_port(listen: str) -> None:
+    """Raises CommandError before Spark starts, which takes seconds. Another process can still take the port meanwhile:
+    the herder then reports it.
+    """
+    host, _, port = listen.rpartition(":")
+    refusal = refusal_to_listen(host, int(port))
+    if refusal:
+        raise CommandError(
+            "STANDALONE",
+            f"the gRPC API cannot listen on {listen}: {refusal}",
+            "End that process, or choose another port with --listen HOST:PORT; port 0 is any free one.",
+            EXIT_INTERNAL,
+        )
 
-    def signalled() -> None:
-        nonlocal first_s
-        if not stop.is_set():
-            first_s = loop.time()
-        elif loop.time() - first_s > _DOUBLED_S:
-            err.print("stopped by force; uncommitted work is repeated at the next start", style="yellow")
-            os._exit(EXIT_FORCED)
-        stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, signalled)
-    return stop
+def _end_at_once() -> None:
+    err.print("stopped by force; uncommitted work is repeated at the next start", style="yellow")
+    os._exit(EXIT_FORCED)

@@ -1,24 +1,28 @@
-"""`herd up` and `herd down`: the whole mesh on this machine."""
+"""`herd up`, `herd down` and `herd paths`: the whole mesh on this machine."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-from collections.abc import Callable
+import os
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
-from rich.console import Group
-from rich.live import Live
-from rich.text import Text
+from rich.markup import escape
 
-from herdmesh.cli.board import Board, render_services
-from herdmesh.cli.output import Format, err, out, print_json, print_json_line
+from herdmesh.cli.board import render_services
+from herdmesh.cli.errors import EXIT_USAGE, CommandError
+from herdmesh.cli.output import Format, err, out, print_json, table
 from herdmesh.cli.runner import DATA_DIR, DataOption, OutputOption, run
-from herdmesh.devstack.stack import Stack, StackSettings
-from herdmesh.devstack.supervisor import start_detached, stop_detached
+from herdmesh.cli.stack_view import StackView, view_of, where_lines
+from herdmesh.cli.stop_signals import stop_on_signals
+from herdmesh.devstack.jars import cache_dir
+from herdmesh.devstack.layout import StackLayout
+from herdmesh.devstack.stack import GROUP_DEFAULT, Stack
+from herdmesh.devstack.supervisor import DetachedSettings, start_detached, stop_detached
+from herdmesh.rpc.process import EXIT_FORCED
 
 _REFRESH_S = 0.25
 
@@ -32,13 +36,44 @@ def up(
             "--store-replicas", min=1, metavar="N", help="Number of replicas of each store; one of each writes."
         ),
     ] = 1,
+    bootstrap_servers: Annotated[
+        str,
+        typer.Option(
+            "--bootstrap-servers", metavar="HOST:PORT,...", help="Use this Kafka cluster; no broker is started then."
+        ),
+    ] = "",
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            metavar="FILE",
+            help="Properties file with security.protocol, ssl.* and sasl.* for --bootstrap-servers, as Kafka's own "
+            "tools take it.",
+        ),
+    ] = None,
+    group_id: Annotated[
+        str,
+        typer.Option(
+            "--group-id",
+            metavar="NAME",
+            help="Name of the mesh in the Kafka cluster. Its topics are NAME-configs, NAME-status and NAME-offsets; "
+            "those of connect-cluster are connect-configs, connect-status and connect-offsets.",
+        ),
+    ] = GROUP_DEFAULT,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when all services serve.")] = False,
     data: DataOption = DATA_DIR,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Start broker, stores, herder and workers; Ctrl-C stops them in order. The data folder keeps everything."""
-    settings = StackSettings(data, workers, herders, store_replicas)
-    run(output, lambda: _detached(settings, output) if detach else _foreground(settings, output))
+    settings = DetachedSettings(data, workers, herders, store_replicas, bootstrap_servers, command_config, group_id)
+
+    async def work() -> None:
+        if command_config is not None and not bootstrap_servers:
+            message = "--command-config is for the Kafka cluster of --bootstrap-servers, which is missing"
+            raise CommandError("USAGE", message, "Add --bootstrap-servers HOST:PORT.", EXIT_USAGE)
+        await (_detached(settings, output) if detach else _foreground(settings, output))
+
+    run(output, work)
 
 
 def down(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> None:
@@ -48,68 +83,100 @@ def down(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> No
         stopped = await stop_detached(data)
         if output is Format.JSON:
             print_json({"result": "stopped" if stopped else "not_running", "data": str(data)})
+        elif stopped:
+            out.print("stopped")
         else:
-            out.print("stopped" if stopped else f"nothing runs in {data}")
+            folder = escape(str(data.resolve()))
+            out.print(f"nothing runs in {folder}; --data DIR names the folder of another `herd up`", soft_wrap=True)
 
     run(output, work)
 
 
-async def _detached(settings: StackSettings, output: Format) -> None:
+def paths(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> None:
+    """List where `herd up` keeps data, logs, state and downloads."""
+
+    async def work() -> None:
+        found = [*StackLayout(data).places(), (cache_dir(), "jars of the broker and reserved ports, for all folders")]
+        if output is Format.JSON:
+            print_json([{"path": str(path), "content": content, "exists": path.exists()} for path, content in found])
+            return
+        rows = [[escape(str(path)), "yes" if path.exists() else "no", escape(content)] for path, content in found]
+        out.print(table(None, ("PATH", "EXISTS", "CONTENT"), rows))
+
+    run(output, work)
+
+
+async def _detached(settings: DetachedSettings, output: Format) -> None:
     with contextlib.nullcontext() if output is Format.JSON else err.status("starting broker, stores, herder, workers"):
         state = await start_detached(settings)
     if output is Format.JSON:
         print_json(asdict(state))
         return
     out.print(render_services(state))
-    out.print(f"\nKafka serves at {state.bootstrap_servers}, the herder at {state.herder}. `herd down` stops all.")
+    out.print()
+    for line in where_lines(state, StackLayout(settings.data_dir).data_dir):
+        out.print(line, soft_wrap=True)
+    out.print("`herd down` stops all.")
 
 
-async def _foreground(settings: StackSettings, output: Format) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    stack = Stack(settings)
-    board = Board()
-    following: asyncio.Task[None] | None = None
-    phase = "starting"
-
-    def picture() -> Group:
-        parts = [render_services(stack.state), Text()]
-        if stack.state.ready:
-            parts += [board.render(), Text()]
-        hint = "Ctrl-C stops all in order" if phase == "running" else f"{phase} ..."
-        return Group(*parts, Text(hint, style="dim"))
-
+async def _foreground(settings: DetachedSettings, output: Format) -> None:
+    forced = asyncio.Event()
+    stop = stop_on_signals(forced.set)
+    stack = Stack(settings.of_stack())
     starting = asyncio.create_task(stack.start())
-    live = Live(picture(), console=out, auto_refresh=False) if output is Format.TABLE else None
-    with live if live is not None else contextlib.nullcontext():
-        while not stopping.is_set():
-            if starting.done() and phase == "starting":
-                starting.result()
-                phase = "running"
-                following = asyncio.create_task(board.follow(stack.state.herder))
-                if live is None:
-                    print_json_line(asdict(stack.state))
-            if live is not None:
-                live.update(picture(), refresh=True)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), _REFRESH_S)
-        phase = "stopping"
-        if following is not None:
-            following.cancel()
-        await _finish(stack, starting, live, picture)
-
-
-async def _finish(stack: Stack, starting: asyncio.Task[None], live: Live | None, picture: Callable[[], Group]) -> None:
-    if not starting.done():
+    try:
+        with view_of(stack, output) as view:
+            await _show(stack, view, starting, stop, forced)
+    except (OSError, SystemExit) as error:  # the terminal or the pipe (SystemExit, from rich) is closed
         starting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await starting  # it stops the processes that it had started
+        await asyncio.gather(starting, return_exceptions=True)
+        await stack.stop()
+        message = "all was stopped, because the output of `herd up` was closed"
+        raise CommandError("OUTPUT", message, "`herd up --detach` runs without a terminal.") from error
+
+
+async def _show(
+    stack: Stack, view: StackView, starting: asyncio.Task[None], stop: asyncio.Event, forced: asyncio.Event
+) -> None:
+    """Show the stack from its start to its end."""
+    view.refresh()
+    await _first_of(view, starting, stop)
+    if not starting.done():
+        view.enter("stopping")
+        starting.cancel()  # it stops the processes that it started
+        await _end(stack, view, starting, forced)
         return
-    ending = asyncio.create_task(stack.stop())
-    while not ending.done():
-        await asyncio.wait({ending}, timeout=_REFRESH_S)
-        if live is not None:
-            live.update(picture(), refresh=True)
-    ending.result()
+    if starting.exception() is not None:
+        view.enter("failed")
+        starting.result()
+    view.enter("running")
+    await _first_of(view, None, stop)
+    view.enter("stopping")
+    await _end(stack, view, asyncio.create_task(stack.stop()), forced)
+
+
+async def _end(stack: Stack, view: StackView, ending: asyncio.Task[None], forced: asyncio.Event) -> None:
+    """Wait for the end in order. A second Ctrl-C ends all processes and this one at once."""
+    await _first_of(view, ending, forced)
+    if not ending.done():
+        ending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await ending
+        await stack.kill()
+        view.enter("stopped by force; uncommitted work is repeated at the next start")
+        view.__exit__()
+        os._exit(EXIT_FORCED)  # a thread may still download jars
+    with contextlib.suppress(asyncio.CancelledError):
+        ending.result()
+    view.enter("stopped")
+
+
+async def _first_of(view: StackView, task: asyncio.Task[None] | None, event: asyncio.Event) -> None:
+    """Refresh the view until the task is done or the event is set."""
+    on_event = asyncio.create_task(event.wait())
+    waited: set[asyncio.Task[Any]] = {on_event} if task is None else {on_event, task}
+    try:
+        while not (await asyncio.wait(waited, timeout=_REFRESH_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+            view.refresh()
+    finally:
+        on_event.cancel()

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -42,9 +43,12 @@ class ServiceSettings(BaseSettings):
         """Read all settings; `arguments` default to those of the process. Raises pydantic.ValidationError naming the
         field.
 
-        `--help` prints the settings and exits.
+        `--help` prints the settings and exits, `--version` the release.
         """
         given = sys.argv[1:] if arguments is None else list(arguments)
+        if "--version" in given:
+            print(f"{cls.__module__.rpartition('.')[0]} {version('herdmesh-core')}")  # all parts have one version
+            raise SystemExit(0)
         env_file = os.environ.get("HERDMESH_ENV_FILE")
         # The CLI source is an init argument of BaseSettings that its type does not show for subclasses.
         read: Any = cls

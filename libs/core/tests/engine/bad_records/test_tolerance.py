@@ -31,6 +31,7 @@ from herdmesh.engine.runtime.contract import ErrorCounts, RunEnd
 from libs.core.tests.engine.heard import Heard
 
 RECORD = Batch("t", 3, [b"k"], [b"v"], [7], [5])
+_FACTOR = "errors.deadletterqueue.topic.replication.factor"
 CONVERTER = make_converter("c", {"c": "JsonConverter"}, role="value")
 
 
@@ -219,6 +220,16 @@ def test_an_invalid_setting_is_named(config: dict[str, str | None], says: str) -
     with pytest.raises(ConfigError, match=says) as refused:
         error_settings(config)
     assert [refused.value.field] == list(config)
+
+
+@pytest.mark.parametrize(
+    ("connector", "worker", "factor"),
+    [({}, {}, 3), ({}, {_FACTOR: "1"}, 1), ({_FACTOR: "2"}, {_FACTOR: "1"}, 2), ({}, {_FACTOR: "-1"}, -1)],
+)
+def test_the_worker_has_the_replication_factor_of_dead_letter_queues_that_set_none(
+    connector: dict[str, str | None], worker: dict[str, str | None], factor: int
+) -> None:
+    assert error_settings(connector, worker).replication_factor == factor
 
 
 def test_error_counts_of_runs_add_up() -> None:

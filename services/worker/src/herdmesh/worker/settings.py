@@ -58,6 +58,12 @@ class WorkerSettings(AdvertisedSettings):
     offset_storage_topic: str = Field(default="connect-offsets", description="Connect's offsets topic, for sources")
     offset_storage_partitions: int = Field(default=25, ge=1, description="partitions it is created with")
     offset_storage_replication_factor: int = Field(default=3, ge=1, description="replicas it is created with")
+    dead_letter_replication_factor: int = Field(
+        default=3,
+        ge=-1,
+        description="replicas of a dead letter queue that a task creates, where its connector does not set "
+        "errors.deadletterqueue.topic.replication.factor; -1 = the broker's default",
+    )
     offset_storage_file: str = Field(
         default="", description="Connect's standalone offsets file; set, source offsets are there and not in the topic"
     )
@@ -230,6 +236,7 @@ class WorkerSettings(AdvertisedSettings):
             "offset.flush.interval.ms": str(self.offset_flush_interval_ms),
             "offset.storage.partitions": str(self.offset_storage_partitions),
             "offset.storage.replication.factor": str(self.offset_storage_replication_factor),
+            "errors.deadletterqueue.topic.replication.factor": str(self.dead_letter_replication_factor),
             OVERRIDE_POLICY: self.connector_client_config_override_policy,
             OVERRIDE_ALLOWLIST: self.connector_client_config_override_allowlist,
             **self._properties(),

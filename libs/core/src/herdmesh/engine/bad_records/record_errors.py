@@ -52,7 +52,7 @@ class SinkErrors:
             ConfigError: an invalid setting.
             TaskFailed: the topic does not exist and cannot be created.
         """
-        self._settings = settings = error_settings(spec.connector_config)
+        self._settings = settings = error_settings(spec.connector_config, spec.worker_config)
         self.counts = Counts()
         self._letters: SinkDeadLetters | None = None
         if settings.dead_letters:
@@ -111,7 +111,7 @@ class SourceErrors:
 
     def __init__(self, spec: RunSpec, admin: AdminClient) -> None:
         """Like a sink's."""
-        self._settings = settings = error_settings(spec.connector_config)
+        self._settings = settings = error_settings(spec.connector_config, spec.worker_config)
         self.counts = Counts()
         self.letters: SourceDeadLetters | None = None
         if settings.dead_letters:

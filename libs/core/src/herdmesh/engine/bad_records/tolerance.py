@@ -17,6 +17,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Message
@@ -60,9 +61,16 @@ class ErrorSettings:
         return self.log or bool(self.dead_letters)
 
 
-def error_settings(config: Mapping[str, str | None]) -> ErrorSettings:
-    """Read `errors.*`. Raises ConfigError naming the key."""
-    found = ERRORS.parse(config)
+_FACTOR = "errors.deadletterqueue.topic.replication.factor"
+
+
+def error_settings(
+    config: Mapping[str, str | None], worker: Mapping[str, str | None] = MappingProxyType({})
+) -> ErrorSettings:
+    """Read `errors.*`. Raises ConfigError naming the key. `worker`: its config, which has the replication factor of
+    dead letter queues for connectors that do not set it.
+    """
+    found = ERRORS.parse({_FACTOR: worker.get(_FACTOR), **config} if worker.get(_FACTOR) else config)
     return ErrorSettings(
         tolerate=found["errors.tolerance"] == "all",
         retry_timeout_ms=found["errors.retry.timeout"],
@@ -70,7 +78,7 @@ def error_settings(config: Mapping[str, str | None]) -> ErrorSettings:
         log=found["errors.log.enable"],
         log_messages=found["errors.log.include.messages"],
         dead_letters=found["errors.deadletterqueue.topic.name"].strip(),
-        replication_factor=found["errors.deadletterqueue.topic.replication.factor"],
+        replication_factor=found[_FACTOR],
         context_headers=found["errors.deadletterqueue.context.headers.enable"],
     )
 

@@ -49,7 +49,10 @@ def make_topic(admin: AdminClient, settings: ErrorSettings) -> None:
     try:
         ensure_topic(admin, topic, PARTITIONS, settings.replication_factor, {})
     except ConfigError as error:
-        fix = f"; set {_FACTOR} (it is {settings.replication_factor}) to at most the number of brokers"
+        fix = (
+            f"; set {_FACTOR} (it is {settings.replication_factor}) to at most the number of brokers, or the worker's "
+            "dead_letter_replication_factor for all connectors that do not set it"
+        )
         raise TaskFailed(f"{failed}: {error}{fix}", ErrorClass.BAD_CONFIG) from error
     except KafkaException as error:
         cause: KafkaError = error.args[0]

@@ -1,0 +1,73 @@
+"""Tests of the data folder: names beyond ASCII, folders that cannot be used, damaged files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from herdmesh.cli.app import app
+from herdmesh.connect.java import parse
+from herdmesh.devstack._broker_config import Ports, property_text, write_server_properties
+from herdmesh.devstack.errors import DataFolderUnusable
+from herdmesh.devstack.layout import StackLayout
+
+
+@given(st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1))
+def test_java_reads_a_value_as_it_was_written(value: str) -> None:
+    text = f"key={property_text(value)}\n"
+    assert parse(text.encode("ascii"))["key"].value == value.lstrip(" \t\f")
+
+
+def test_a_folder_beyond_ascii_is_in_server_properties(tmp_path: Path) -> None:
+    path, folder = tmp_path / "server.properties", tmp_path / "mitü 雪"
+    write_server_properties(path, folder, Ports(9092, 9093), {})
+    assert parse(path.read_bytes())["log.dirs"].value == str(folder)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_text("not a folder")
+    return path
+
+
+@pytest.mark.parametrize("below", ["", "below"])
+@pytest.mark.parametrize("options", [(), ("--detach",)])
+def test_up_in_an_unusable_folder_says_why(file: Path, below: str, options: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, ["up", "--data", str(file / below), *options], catch_exceptions=False)
+    assert done.exit_code == 1
+    assert f"{file / below} cannot be used as the data folder" in done.stderr
+    assert "--data DIR names a folder" in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_down_in_an_unusable_folder_finds_nothing(file: Path) -> None:
+    done = CliRunner().invoke(app, ["down", "--data", str(file / "below")], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert f"nothing runs in {file / 'below'}" in done.output
+
+
+def test_a_state_file_that_is_a_folder_is_reported(tmp_path: Path) -> None:
+    layout = StackLayout(tmp_path)
+    layout.state_file.mkdir()
+    with pytest.raises(DataFolderUnusable, match=r"cannot be used as the data folder: .*stack\.json"):
+        layout.read_state()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"services": [{"pid": 1}]}'])
+def test_a_damaged_state_file_counts_as_none(tmp_path: Path, text: str) -> None:
+    layout = StackLayout(tmp_path)
+    layout.state_file.write_text(text)
+    assert layout.read_state() is None
+
+
+def test_paths_lists_what_is_where(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["paths", "--data", str(tmp_path)], catch_exceptions=False)
+    assert done.exit_code == 0
+    for log in ("supervisor", "config-store", "status-store", "herder", "worker-1"):
+        assert str(tmp_path / "logs" / f"{log}.log") in done.stdout
+    assert str(tmp_path / "broker" / "broker.log") in done.stdout
