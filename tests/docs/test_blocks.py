@@ -39,6 +39,10 @@ RUN_BY: Final = {
     "docs/how-to/standalone.md": "tests/docs/test_shown_commands.py",
     "docs/how-to/watch-from-a-program.md": "tests/faults/test_replicas.py",
     "docs/STYLE.md": "tests/docs/test_shown_commands.py",
+    "docs/tutorials/examples/cdc-to-topic-to-table.md": "tests/e2e/test_examples.py",
+    "docs/tutorials/examples/datagen-to-postgres.md": "tests/e2e/test_examples.py",
+    "docs/tutorials/examples/file-to-parquet.md": "tests/e2e/test_examples.py",
+    "docs/tutorials/examples/http-with-dead-letters.md": "tests/e2e/test_examples.py",
     "docs/reference/cli.md": "website/command_pages.py",
 }
 #: page -> number of its blocks that nothing runs, and the reason. Lower a count when a test runs one more of them.

@@ -28,7 +28,7 @@ from herdmesh.cli.commands import (
     version,
     watch,
 )
-from herdmesh.cli.commands.data import consume, produce, topics
+from herdmesh.cli.commands.data import consume, example, produce, topics
 from herdmesh.rpc import tracing
 
 app = typer.Typer(
@@ -91,5 +91,6 @@ app.add_typer(offsets.offsets_app, name="offsets")
 app.command()(watch.watch)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
+app.add_typer(example.example_app, name="example")
 app.command()(version.version)
 app.add_typer(plugin.plugin_app, name="plugin")
