@@ -161,8 +161,8 @@ async def test_a_source_continues_at_the_offsets_of_its_plan(
     await mesh.apply(name, {**base, "file": str(a), "topic": topic})
     assert await asyncio.to_thread(mesh.consume_values, topic, 2) == [b"a0", b"a1"]
     own_topic = (
-        f"Offsets: another offsets topic, {own}: what it has of a source partition counts, else what the worker's "
-        "topic has, where every commit is too."
+        f"Offsets: another offsets topic, {own}: a source partition continues from its offset there, if it has "
+        "one, else from its offset in the worker's topic, where every commit is written too."
     )
     kept = {"topic": second, "offsets.storage.topic": own}
     await step([own_topic, other_file(b, a)], "b0", file=str(b), **kept)
@@ -172,5 +172,5 @@ async def test_a_source_continues_at_the_offsets_of_its_plan(
     await step([other_file(a, b)], "a2", file=str(a), **kept, **{"batch.size": "7"})
     with b.open("a") as more:
         more.write("b1\n")
-    back = "Offsets: the worker's offsets topic instead of its own: it continues, every commit is there too."
+    back = "Offsets: the worker's offsets topic instead of its own: it continues, as it has every commit too."
     await step([back, other_file(b, a)], "b1", file=str(b), topic=second)

@@ -33,7 +33,7 @@ def test_a_mirrors_offsets_of_an_earlier_topic_have_a_note(
     assert here.note(config) == ""
     here.change(config, (place, {"offset": 4, "topic_id": "earlier"}))
     assert here.note(config) == (
-        "offsets are of an earlier topic of the same name in the source cluster a, which was deleted and made again "
+        "offsets are of an earlier topic of the same name in the source cluster a, which was deleted and created again "
         f"since: {topic}; {NOT_GONE_ON_FROM}"
     )
     monkeypatch.setattr(source_cluster, "CALL_TIMEOUT_S", 0.2)

@@ -128,7 +128,7 @@ def at(topic: str, partition: Any = 0) -> dict[str, Any]:
     return {"kafka_topic": topic, "kafka_partition": partition}
 
 
-NOT_GONE_ON_FROM = "they are not gone on from, the next run begins these topics anew"
+NOT_GONE_ON_FROM = "the next run does not use them and starts these topics by auto.offset.reset"
 
 # --- refusals before anything is written: the texts of Java's answers as recorded from 4.3.1
 
@@ -464,7 +464,7 @@ def test_the_metadata_of_the_last_commit_is_kept_with_the_new_offset(
         before = manifest.encode("staged", "another-id")
         assert here.note(config) == ""
         consumer.commit(offsets=[TopicPartition(topic, 0, 4, before)], asynchronous=False)
-        assert here.note(config).endswith(f"made again since: {topic}; {NOT_GONE_ON_FROM}")
+        assert here.note(config).endswith(f"created again since: {topic}; {NOT_GONE_ON_FROM}")
         here.change(config, (at(topic), {"kafka_offset": 2}))
         [found] = consumer.committed([TopicPartition(topic, 0)], 10)
         [topic_id] = partitions.topic_ids(kafka.admin, [topic]).values()
@@ -556,7 +556,7 @@ def test_a_late_worker_changes_no_offsets_set_meanwhile(
         stopped.resume()
     else:
         stopped.begin_another()
-    with pytest.raises(TaskFenced, match="was changed, or another change of its offsets begun"):
+    with pytest.raises(TaskFenced, match="was changed, or another change of its offsets began"):
         stopped.reset()
     assert stopped.committed() == [1]
 
@@ -594,6 +594,6 @@ def test_a_group_is_not_deleted_when_tasks_start_during_alter_offsets(
         return True
 
     monkeypatch.setattr(FileStreamSink, "alter_offsets", resumed)
-    with pytest.raises(TaskFenced, match="was changed, or another change of its offsets begun"):
+    with pytest.raises(TaskFenced, match="was changed, or another change of its offsets began"):
         stopped.reset()
     assert stopped.committed() == [1]

@@ -184,9 +184,9 @@ def test_a_late_worker_prepares_nothing_for_a_connector_created_meanwhile(
     here.alter(config, entry, config_offset=0)
     write(kafka_bootstrap, configs, ManifestRecord(name, "i2"))
     later = ({"filename": "a"}, {"position": 2}) if kind == "source" else (at(topic), {"kafka_offset": 2})
-    with pytest.raises(TaskFenced, match=f"there is a connector {name} by now"):
+    with pytest.raises(TaskFenced, match=f"a connector {name} was created meanwhile"):
         here.alter(config, later, config_offset=2)
-    with pytest.raises(TaskFenced, match=f"there is a connector {name} by now"):
+    with pytest.raises(TaskFenced, match=f"a connector {name} was created meanwhile"):
         prepare(here, config, later, revision=Revision("store", (2,)))
     if kind == "source":
         assert [value for _, value in kafka.records(offsets, 2)] == [b'{"position":1}']

@@ -120,7 +120,7 @@ def test_a_misspelt_key_is_reported_with_the_right_one(name: str) -> None:
 @pytest.mark.parametrize(
     ("of", "key", "text"),
     [
-        ("jdbc-source", "connection.loginTimeout", "properties of a JDBC driver"),
+        ("jdbc-source", "connection.loginTimeout", "no JDBC driver is used"),
         ("jdbc-source", "timestamp.fields.list", "a setting of the JDBC sink"),
         ("jdbc-source", "tabel.whitelist", "did you mean table.whitelist?"),
         ("jdbc-sink", "date.timezone", "not built"),
@@ -138,7 +138,7 @@ def test_a_misspelt_key_is_reported_with_the_right_one(name: str) -> None:
         ("debezium-postgres", "schema.history.internal.kafka.topic", "a history of schemas"),
         ("debezium-postgres", "database.server.id", "connectors of other databases"),
         ("debezium-postgres", "database.hostnam", "did you mean database.hostname?"),
-        ("debezium-postgres", "driver.socketTimeout", "properties of a JDBC driver"),
+        ("debezium-postgres", "driver.socketTimeout", "no JDBC driver is used"),
         ("s3-sink", "schema.generator.class", "older versions"),
         ("s3-sink", "s3.credentials.provider.sts.role.arn", "no class that provides credentials"),
         ("hdfs-sink", "schemas.cache.config", "older versions"),

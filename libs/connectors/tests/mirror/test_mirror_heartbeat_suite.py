@@ -234,8 +234,8 @@ def test_without_an_interval_there_is_no_task() -> None:
     [
         ("enabled", "false", "emit.heartbeats.enabled"),
         ("target.cluster.bootstrap.servers", "h:1", "workers' cluster"),
-        ("source.cluster.bootstrap.servers", "h:1", "asks nothing of the source"),
-        ("source.consumer.client.id", "x", "asks nothing of the source"),
+        ("source.cluster.bootstrap.servers", "h:1", "does not read from the source cluster"),
+        ("source.consumer.client.id", "x", "does not read from the source cluster"),
         ("topics", "orders", "other connectors"),
         ("sync.group.offsets.enabled", "true", "other connectors"),
         ("forwarding.admin.class", "com.example.Mine", "no Java"),

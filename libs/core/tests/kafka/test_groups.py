@@ -64,7 +64,7 @@ def test_guarded_group_queries_survive_a_slow_coordinator_lookup(call: str) -> N
 
 def live_on() -> None:
     admin = slow_cluster()
-    with pytest.raises(KafkaException, match=r"no broker told of group g in 0\.2 s") as failed:
+    with pytest.raises(KafkaException, match=r"no broker described group g within 0\.2 s") as failed:
         describe_group(admin, "g", IMPATIENT_S)
     assert failed.value.args[0].code() == KafkaError._TIMED_OUT  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(KafkaException, match="no broker told"):

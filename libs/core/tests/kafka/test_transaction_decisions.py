@@ -150,4 +150,4 @@ def test_run_finishes_no_transaction_whose_outcome_was_not_read_and_logs_it(
     hung_offsets_transaction.OffsetsFinisher("t", "c", ID, untouched, lambda: asked).finish(0)
     assert asked.closed
     [said] = caplog.messages
-    assert said.startswith("how a transaction in t-0 was decided could not be read, the next run asks again: ")
+    assert said.startswith("the outcome of a transaction in t-0 could not be read, the next run tries again: ")

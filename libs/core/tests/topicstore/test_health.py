@@ -241,7 +241,7 @@ async def test_a_take_over_blocked_by_its_own_reader_reports_it_and_finally_clos
     monkeypatch.setattr(MemoryLog, "end", never_read)
     allowed = True
     await _until(store, StoreCondition.FAILED)
-    assert "stands still although the broker answers" in store.health.message
+    assert "makes no progress although the broker answers" in store.health.message
     said = [line for line in caplog.messages if line.startswith("TAKE_OVER_BLOCKED")]
     assert len(said) == 1, "once, however often it tries"
     assert "it waits for its own reader, which did not reach the end of 't' in 10 ms;" in said[0]

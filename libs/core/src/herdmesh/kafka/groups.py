@@ -33,7 +33,7 @@ def describe_group(admin: Any, group: str, timeout_s: float) -> Any:
     try:
         return asked.result(timeout_s)
     except TimeoutError as late:
-        text = f"no broker told of group {group} in {timeout_s:g} s"
+        text = f"no broker described group {group} within {timeout_s:g} s"
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text)) from late
 
 

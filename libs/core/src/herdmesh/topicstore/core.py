@@ -342,7 +342,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             if self._reads_in_vain == _READS_IN_VAIN_MAX:
                 # The log returned its end, so the broker is reachable: only another replica, or a restarted one, can
                 # write.
-                self.on_fault(StoreClosed("the reader stands still although the broker answers"))
+                self.on_fault(StoreClosed("the reader makes no progress although the broker answers"))
             raise LogBlocked(
                 f"its own reader, which did not reach the end of {self.topic!r} in {self._tuning.read_back_ms} ms",
                 "check the load of this machine and of the broker; a reader that does not move ends this store at its"

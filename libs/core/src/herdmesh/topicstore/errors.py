@@ -68,7 +68,7 @@ def _mending(topic: str, setting: str, expected: str, bootstrap: str) -> str:
     return (
         f"partitions of a topic in use must not be changed; {own}name another topic in this store's settings, or delete"
         f" the topic with all its records (kafka-topics.sh --bootstrap-server {bootstrap} --delete --topic {topic})"
-        " and let this store make it anew"
+        " and let this store create it again"
     )
 
 

@@ -128,5 +128,5 @@ def _line(error: TopicStoreError) -> str:
     elif isinstance(error, TopicRecreated):
         text = error.reason
     elif isinstance(error, StoreClosed):
-        text = f"{error.reason}; this store ends and is to be started anew, its log says more"
+        text = f"{error.reason}; this store ends and must be started again; see its log"
     return " ".join(text.split())

@@ -62,7 +62,7 @@ class Layered(MutableMapping[_KeyT, _ValueT], Generic[_KeyT, _ValueT]):
         return self.get(cast(_KeyT, key), _GONE) is not _GONE
 
     def __setitem__(self, key: _KeyT, value: _ValueT) -> None:
-        assert value is not None, "None cannot be told from nothing here"
+        assert value is not None, "None means absent here, so it cannot be a value"
         self._length += key not in self
         self._put(key, value)
 

@@ -67,7 +67,7 @@ def test_a_run_of_a_superseded_task_set_moves_no_record(
     config, name = kafka_topics.create_topic(tmp_topic("configs"), 1), tmp_topic("sink")
     write(kafka_topics.bootstrap, config, manifest(name, 7))
     write(kafka_topics.bootstrap, config, manifest(name, 7, **newer))
-    with pytest.raises(TaskFenced, match="not in force any more"):
+    with pytest.raises(TaskFenced, match="a task set that was replaced"):
         run_here(claiming(kafka_topics, name, config, 0))
 
 

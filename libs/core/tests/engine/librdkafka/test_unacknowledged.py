@@ -40,10 +40,10 @@ METADATA = Said(
         (["well"], ""),
         (["gone", "well"], "there is no topic gone any more"),
         (["failing"], "there is no topic failing any more"),
-        (["headless"], "no leader of headless-1: a broker is away"),
+        (["headless"], "no leader of headless-1: a broker is down"),
         (["short"], "replicas in sync of short-0 (1 of 3): fewer than min.insync.replicas may be"),
         ([f"t{number}" for number in range(5)], "there is no topic t0, t1, t2 and 2 more any more"),
-        (["gone", "headless"], "there is no topic gone any more; no leader of headless-1: a broker is away"),
+        (["gone", "headless"], "there is no topic gone any more; no leader of headless-1: a broker is down"),
     ],
 )
 def test_the_cause_is_read_from_the_clusters_metadata(topics: list[str], text: str) -> None:

@@ -92,7 +92,7 @@ def test_an_uncut_batch_is_the_same_object() -> None:
         ),
         ([(End.COMMIT, 3)], 3, "after record 3 of a batch of 3"),
         ([(End.ABORT, -1)], 3, "after record -1 of a batch of 3"),
-        ([(End.COMMIT, 0)], None, "after record 0 and handed no batch over"),
+        ([(End.COMMIT, 0)], None, "after record 0 and returned no batch"),
     ],
 )
 def test_contradicting_requests_end_the_run_as_fatal(

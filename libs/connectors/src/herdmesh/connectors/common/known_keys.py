@@ -70,13 +70,13 @@ _WRITE: Mapping[str, str] = {
 }
 """Java keys whose purpose another key has here. The advice is given only if the connector reads that other key."""
 
-_DRIVER = "properties of a JDBC driver are not handed on, as there is none"
+_DRIVER = "no JDBC driver is used, so its properties are not passed on"
 _PATTERNS: Sequence[tuple[tuple[str, ...], re.Pattern[str], str]] = tuple(
     (owners, re.compile(pattern), why)
     for owners, pattern, why in (
         (_STORAGE, r"schema\.generator\.class|schemas?\.cache\.(?:config|size)",
          "it is a setting of older versions of this sink"),
-        (("http-sink",), r"ssl\.enabled", "the scheme of the URL says this"),
+        (("http-sink",), r"ssl\.enabled", "the scheme of the URL decides this"),
         (_STORAGE, r"s3\.credentials\.provider\..+", "no class that provides credentials is loaded"),
         (("debezium-postgres",), r"(?:database|schema)\.history\..+",
          "it is for Debezium's connectors that keep a history of schemas (MySQL, SQL Server, Oracle)"),
@@ -86,7 +86,7 @@ _PATTERNS: Sequence[tuple[tuple[str, ...], re.Pattern[str], str]] = tuple(
         (("debezium-postgres",), r"driver\..+", _DRIVER),
         (_JDBC, r"connection\..+", _DRIVER),
         (_MIRRORS, r"clusters|.+->.+|use\.defaults\.from",
-         "it is for the file of connect-mirror-maker, which makes connectors of it; here each is one of its own"),
+         "it belongs in the file of connect-mirror-maker; here each connector has its own config"),
     )
 )  # fmt: skip
 """Frequent keys without a published definition: their connector, their pattern, and why they have no effect here."""
@@ -110,14 +110,14 @@ def unread(key: str, java: str, known: Collection[str]) -> FieldViolation:
     owners = [name for name in FAMILIES.get(java, ()) if key in published()[name]]
     write = _WRITE.get(key, "")
     if write and write.partition(" ")[0] in known:
-        return FieldViolation(key, f"{key} has no effect here: {write} is what says this", f"write {write}")
+        return FieldViolation(key, f"{key} has no effect here: its key here is {write}", f"write {write}")
     if java in owners:
         return FieldViolation(key, f"{key} has no effect here: this setting of {_TITLES[java]} is not built", _LEAVE)
     if owners:
         return FieldViolation(key, f"{key} has no effect here: it is a setting of {_TITLES[owners[0]]}", _LEAVE)
     for theirs, pattern, why in _PATTERNS:
         if java in theirs and pattern.fullmatch(key):
-            fix = "write what it asks for into connection.url" if java in _JDBC else _LEAVE
+            fix = "put the equivalent into connection.url" if java in _JDBC else _LEAVE
             return FieldViolation(key, f"{key} has no effect here: {why}", fix)
     if key in WORKER_KEYS:
         fix = "set it where workers are configured"

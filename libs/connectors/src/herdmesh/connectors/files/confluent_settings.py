@@ -48,11 +48,11 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 #: Shared keys without effect: the reason, and the values for which no warning is due.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "schema.compatibility": ("records of another schema go into another file", ("NONE",)),
-    _LOCALE: ("folders of a time are numbers, and English where names of days are asked for", ("en", "en-US", "en_US")),
+    "schema.compatibility": ("records with another schema go into another file", ("NONE",)),
+    _LOCALE: ("folder names from timestamps are numbers, and names of days are English", ("en", "en-US", "en_US")),
     "filename.offset.zero.pad.width": ("offsets have ten digits", ("10",)),
     "directory.delim": ("folders end with a slash", ("/",)),
-    "file.delim": ("parts of a file's name are told apart by +", ("+",)),
+    "file.delim": ("parts of a file's name are separated by +", ("+",)),
 }
 
 

@@ -147,7 +147,7 @@ KEYS = ConfigDef(
         "With timestamp.extractor=RecordField: the field, milliseconds since 1970 or ISO 8601.", non_empty_string(),
     ),
     ConfigKey(TOPIC_FOLDERS, Type.BOOLEAN, False, _LOW, "A folder for each topic, above the partitioner's."),
-    ConfigKey(S3_REGION, Type.STRING, None, _MEDIUM, "Region of the bucket; if not set, as AWS's environment says."),
+    ConfigKey(S3_REGION, Type.STRING, None, _MEDIUM, "Region of the bucket; if not set, from AWS's environment."),
     ConfigKey(
         S3_ENDPOINT, Type.STRING, None, _MEDIUM, "http://HOST:PORT of a server that speaks S3's protocol; none = AWS.",
     ),

@@ -144,7 +144,7 @@ def warnings_of_connection(config: Config) -> list[FieldViolation]:
     """
     connection_settings(config)
     found = [
-        FieldViolation(key, f"{key} has no effect: a server that is away is asked again until it is back",
+        FieldViolation(key, f"{key} has no effect: an unreachable server is retried without a limit",
                        "leave it out")
         for key in (_ATTEMPTS, _BACKOFF) if key in config
     ]  # fmt: skip

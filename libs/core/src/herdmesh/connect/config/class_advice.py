@@ -33,8 +33,8 @@ TWINS: Mapping[str, str] = {
     f"{_DEBEZIUM}Filter": f"{_CONFLUENT}Filter$Value takes a JSONPath condition; scripts do not run here",
     f"{_DEBEZIUM}UnwrapFromEnvelope": f"{_DEBEZIUM}ExtractNewRecordState is its name by now",
     f"{_DEBEZIUM}HeaderToValue": _OWN,
-    f"{_DEBEZIUM}ExtractChangedRecordState": f"{_DEBEZIUM}ExtractNewRecordState gives the row; which fields changed "
-    "nothing says here",
+    f"{_DEBEZIUM}ExtractChangedRecordState": f"{_DEBEZIUM}ExtractNewRecordState gives the row; the changed fields "
+    "are not reported here",
     f"{_DEBEZIUM}ExtractSchemaToNewRecord": f"{_DEBEZIUM}ExtractNewRecordState gives the row; the source's schema "
     "nothing puts into it",
     f"{_DEBEZIUM}TimezoneConverter": f"{_KAFKA}TimestampConverter$Value converts one field; {_OWN} for several",
@@ -99,8 +99,8 @@ TWINS: Mapping[str, str] = {
     "io.strimzi.kafka.KubernetesSecretConfigProvider": f"{_PROVIDER}DirectoryConfigProvider reads a mounted one",
     "io.strimzi.kafka.KubernetesConfigMapConfigProvider": f"{_PROVIDER}FileConfigProvider reads a mounted one",
     "io.strimzi.kafka.EnvVarConfigProvider": f"{_PROVIDER}EnvVarConfigProvider",
-    "com.amazonaws.kafka.config.providers.SsmParamStoreConfigProvider": "SecretsManagerConfigProvider asks another of "
-    "AWS's stores",
+    "com.amazonaws.kafka.config.providers.SsmParamStoreConfigProvider": "SecretsManagerConfigProvider reads another "
+    "store of AWS",
 }  # fmt: skip
 """Replacement by Java class, without `$Key` and `$Value`."""
 

@@ -52,7 +52,7 @@ class OffsetsFinisher:
             commit = self._decided(partition)
         except (KafkaException, DecisionsNotRead) as error:
             _log.warning(
-                "how a transaction in %s-%d was decided could not be read, the next run asks again: %s",
+                "the outcome of a transaction in %s-%d could not be read, the next run tries again: %s",
                 self._topic, partition, error,
             )  # fmt: skip
             return

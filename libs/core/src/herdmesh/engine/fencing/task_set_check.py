@@ -118,13 +118,11 @@ class ClaimCheck:
 
 def _why_not(spec: RunSpec, claim: TaskSetClaim) -> str:
     if not claim.incarnation:
-        return f"there is a connector {spec.connector} by now; whoever asked had not read of it"
+        return f"a connector {spec.connector} was created meanwhile, which the requesting herder had not read of"
     if not claim.task_digest:
-        return (
-            f"connector {spec.connector} was changed, or another change of its offsets begun, since this was asked for"
-        )
+        return f"connector {spec.connector} was changed, or another change of its offsets began, after this request"
     return (
-        f"{spec.connector}-{spec.task} belongs to a task set that is not in force any more; whoever started it had not "
+        f"{spec.connector}-{spec.task} belongs to a task set that was replaced; the herder that started it had not "
         "read of the new one"
     )
 

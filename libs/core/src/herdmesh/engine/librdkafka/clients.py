@@ -110,7 +110,7 @@ def give_up(consumer: Consumer) -> None:
     """Close the consumer without waiting some 15 ms for its threads. It is in no group and commits nothing, so its
     remaining work does not concern the next reader.
     """
-    Thread(target=consumer.close, name="give up", daemon=True).start()
+    Thread(target=consumer.close, name="close consumer", daemon=True).start()
 
 
 def producer(

@@ -85,7 +85,7 @@ def why(metadata: Any, topics: Iterable[str]) -> str:
     if gone:
         said.append(f"there is no topic {_named(gone)} any more")
     if headless:
-        said.append(f"no leader of {_named(headless)}: a broker is away")
+        said.append(f"no leader of {_named(headless)}: a broker is down")
     if short:
         # A broker requires no more in-sync replicas than there are (KIP-966), so a topic with one replica is not
         # affected.

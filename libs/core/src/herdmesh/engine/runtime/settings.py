@@ -221,7 +221,7 @@ def source_settings(spec: RunSpec) -> SourceSettings:
 def _no_size(config: Mapping[str, str | None], boundary: str) -> tuple[str, ...]:
     if boundary != "connector" or not _text(config, _BYTES_MAX):
         return ()
-    return (f"{_BYTES_MAX} has no effect with transaction.boundary=connector: the connector says when one ends",)
+    return (f"{_BYTES_MAX} has no effect with transaction.boundary=connector: the connector ends transactions",)
 
 
 def _is_at_least_once(config: Mapping[str, str | None]) -> bool:

@@ -138,8 +138,8 @@ def earlier_topics_note(partitions: Iterable[PartitionId], where: str = "") -> s
     more = len(topics) - _NAMED_TOPICS_MAX
     named = ", ".join(topics[:_NAMED_TOPICS_MAX]) + (f" and {more} more" if more > 0 else "")
     return (
-        f"offsets are of an earlier topic of the same name{where}, which was deleted and made again since: {named}; "
-        "they are not gone on from, the next run begins these topics anew"
+        f"offsets are of an earlier topic of the same name{where}, which was deleted and created again since: {named}; "
+        "the next run does not use them and starts these topics by auto.offset.reset"
     )
 
 
@@ -171,6 +171,6 @@ def _told(ranges: Mapping[PartitionId, PartitionRange], lost: list[PartitionId],
             f"{known.beginning} to {known.end}"
         )
     return (
-        f"offsets are lost: {'; '.join(parts)}; set {OFFSETS_MISSING}=reset to begin anew by auto.offset.reset, "
+        f"offsets are lost: {'; '.join(parts)}; set {OFFSETS_MISSING}=reset to start by auto.offset.reset, "
         "or alter the offsets"
     )

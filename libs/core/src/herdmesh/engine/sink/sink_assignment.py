@@ -113,7 +113,7 @@ class SinkAssignment:
         new = [one for one in owned.partitions if one not in positions or one[0] in again]
         if gone:
             if again:
-                _log.warning("topics were deleted and made again, and are read from their start: %s", sorted(again))
+                _log.warning("topics were deleted and created again, and are read from their start: %s", sorted(again))
             _log.warning("partitions are gone: %s", gone)
             self._control.unassign(gone)
             positions.drop(gone)
@@ -140,7 +140,7 @@ class SinkAssignment:
             ids_before = scope.ids()
             again = made_again(ids, ids_before)
             if again:
-                _log.warning("topics were deleted and made again since the last commit: %s", sorted(again))
+                _log.warning("topics were deleted and created again since the last commit: %s", sorted(again))
                 scope = scope.without(again)
         else:
             ids_before, again = {}, set[str]()
@@ -207,4 +207,4 @@ class SinkAssignment:
         except OffsetsLost as error:
             if not self._settings.reset_missing:
                 raise OffsetsLost(f"{error.message}; set {OFFSETS_MISSING}=reset to go on without it") from error
-            _log.warning("continuing without the lost data, as herdmesh.offsets.missing=reset says: %s", error.message)
+            _log.warning("continuing without the lost data, because herdmesh.offsets.missing=reset: %s", error.message)

@@ -287,7 +287,7 @@ class SinkCommits:
         """
         offsets = self._named(self._positions.to_commit_again(), self._published)
         deadline_s = time.monotonic() + _RESTATE_S
-        with waits.on(kafka(self._spec.bootstrap_servers), "to commit anew what was committed before a failed commit"):
+        with waits.on(kafka(self._spec.bootstrap_servers), "to commit again the offsets from before a failed commit"):
             while offsets:
                 try:
                     if self._fence.in_transaction:

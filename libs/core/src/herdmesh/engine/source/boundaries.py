@@ -73,7 +73,7 @@ class Boundaries:
         found: list[Piece] = [] if batch is None else _cut(batch, after)
         if batch is None and after:
             raise TaskFailed(
-                f"the task asked for the end of a transaction after record {min(after)} and handed no batch over",
+                f"the task requested the end of a transaction after record {min(after)} and returned no batch",
                 ErrorClass.FATAL,
             )
         for end in whole:
@@ -91,8 +91,8 @@ def _cut(batch: SourceBatch, after: Mapping[int, Mapping[End, OffsetMap | None]]
     for at in sorted(after):
         if not 0 <= at < count:
             raise TaskFailed(
-                f"the task asked for the end of a transaction after record {at} of a batch of {count}: the first has "
-                "the place 0",
+                f"the task requested the end of a transaction after record {at} of a batch of {count}: the first has "
+                "the index 0",
                 ErrorClass.FATAL,
             )
         if len(after[at]) > 1:

@@ -428,7 +428,7 @@ class SourceLoop:
     def _abort(self) -> None:
         """Abort as the task requested: discard the records; the next commit has only their offsets."""
         if not self._transaction.is_open:
-            _log.warning("the task asks to abort a transaction, and none is open")
+            _log.warning("the task requested the abort of a transaction, and none is open")
             return
         _log.info("the task aborted its transaction: %d records are discarded", self._transaction.sent.total())
         self._transaction.give_up_records()

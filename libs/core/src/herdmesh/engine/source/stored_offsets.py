@@ -62,9 +62,9 @@ def read(spec: RunSpec, settings: SourceSettings, admin: AdminClient, fence: Fen
 
 
 _DELETED: Final = (
-    "offsets topic %s was deleted, and %s had committed offsets to it: it is made again, without them, so that the "
-    "source begins anew, as with Connect, and what it sent before may be sent again; `herd offsets set` tells it where "
-    "to go on"
+    "offsets topic %s was deleted, and %s had committed offsets to it: it is created again without them, so the "
+    "source starts from the beginning, as with Connect, and may send records a second time; `herd offsets set` sets "
+    "the position to continue from"
 )
 
 

@@ -123,7 +123,7 @@ def test_lenses_provider_reads_a_path_as_vault_and_a_key_as_secret(
     vault = azure.server.url.removeprefix("https://").replace(":", "%3A")
     config = {"a": f"${{az:{vault}:plain}}", "b": f"x${{az:{vault}:encoded}}"}
     assert providers(azure, LENSES).resolve(config).config == {"a": "plain-password", "b": "xdecoded-password"}
-    for key, why in (("broken", "says base64"), ("file", "asks for a file"), ("none", "no such secret")):
+    for key, why in (("broken", "not the base64 form"), ("file", "means a file"), ("none", "no such secret")):
         with pytest.raises(ConfigError, match=why) as raised:
             providers(azure, LENSES).resolve({"a": f"${{az:{vault}:{key}}}"})
         assert raised.value.fix

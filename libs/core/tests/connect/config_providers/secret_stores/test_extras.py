@@ -21,7 +21,7 @@ def test_a_missing_library_is_reported_with_the_extra_that_has_it(name: str, mon
     assert cls is not None
     assert issubclass(cls, SecretStore)
     monkeypatch.setitem(sys.modules, cls.libraries[0], None)
-    with pytest.raises(ConfigError, match=f"is asked through the package {cls.libraries[0]}") as raised:
+    with pytest.raises(ConfigError, match=f"needs the package {cls.libraries[0]}") as raised:
         ConfigProviders.of({"config.providers": "x", "config.providers.x.class": name})
     assert raised.value.field == "config.providers.x.class"
     assert f'pip install "herdmesh-core[{cls.extra}]"' in raised.value.fix

@@ -84,7 +84,7 @@ def arrow_source_batch(
     ]
     for at, field in enumerate(schema.fields):
         if rows.column(at).null_count and not field.schema.optional:
-            raise DataError(f"column {field.name} has nulls, and its schema says that it has none")
+            raise DataError(f"column {field.name} has nulls, and its schema allows none")
         _check_exact(rows.column(at), field.name)
     keys: Sequence[Any] = ()
     key_schema = None

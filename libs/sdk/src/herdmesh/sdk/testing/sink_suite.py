@@ -42,7 +42,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         try:
             task.start(config, context_of(0, 1))
             if isinstance(task, LedgerSinkTask):
-                assert not task.claim([]), "claim() names partitions that it was not asked for"
+                assert not task.claim([]), "claim() returned partitions that were not requested"
             task.open([])
             if isinstance(task, LedgerSinkTask):
                 task.begin({})
@@ -139,12 +139,12 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         place = trial.write_unfit(RECORDS)
         trial.write(range(3, RECORDS))
         trial.run(tolerated=True)
-        assert set(trial.reported) <= {place}, f"{trial.reported} were given up, and only {place} is bad"
+        assert set(trial.reported) <= {place}, f"{trial.reported} were reported as failed, and only {place} is bad"
         found = Counter(world.found())
         written = found.pop(RECORDS, 0)
-        assert (written > 0) != bool(trial.reported), "the bad record is to be either written or given up"
+        assert (written > 0) != bool(trial.reported), "the bad record must be either written or reported as failed"
         lost = sorted(set(range(RECORDS)) - found.keys())
-        assert not lost, f"records {lost} are lost beside one that was given up"
+        assert not lost, f"records {lost} were lost together with the one that was reported as failed"
 
     def test_staged_files_are_published_once(self, new_world: NewWorld[SinkWorld]) -> None:
         """Committed files may be recovered and published again, also by an owner that was stopped meanwhile."""

@@ -79,7 +79,9 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
         wanted = frozenset(request.connectors)
         resume, at_least = revisions.from_proto(request.resume), revisions.from_proto(request.at_least)
         if resume is not None and at_least is not None:
-            raise RequestInvalid("resume says where to begin; at_least is for a watch without resume", "at_least")
+            raise RequestInvalid(
+                "resume is set, so at_least must not be: at_least is for a watch without resume", "at_least"
+            )
         skipped = 0
         async for event in self._store.watch(resume, at_least=at_least):
             store_id = event.revision.store_id

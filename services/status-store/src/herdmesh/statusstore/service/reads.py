@@ -144,7 +144,9 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
         at_least = revisions.from_proto(request.at_least)
         if at_least is not None:
             if resume is not None:
-                raise RequestInvalid("resume says where to begin; at_least is for a watch without resume", "at_least")
+                raise RequestInvalid(
+                    "resume is set, so at_least must not be: at_least is for a watch without resume", "at_least"
+                )
             await self._store.wait_for(at_least)
         async with (
             aclosing(cast(_Events, self._store.watch(resume))) as events,

@@ -50,7 +50,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         requests = aiter(request_iterator)
         first = await anext(requests, None)
         if first is None or first.WhichOneof("message") != "hello":
-            raise RequestInvalid("a process says hello first", "hello")
+            raise RequestInvalid("the first message of a process must be hello", "hello")
         process = self._processes.open(first.hello.process_id, first.hello.token)
         try:
             # Shielded: a broken stream ends only this wait, and another process gets the order.

@@ -87,6 +87,6 @@ def _foreign(name: str) -> str | None:
     if (why := source_settings.to_target(name)) is not None:
         return why
     if name.startswith(_SOURCES_PREFIXES):
-        return "a heartbeat asks nothing of the source cluster"
+        return "a heartbeat connector does not read from the source cluster"
     is_others = name in keys.KEYS.keys or name in checkpoint_settings.KEYS.keys
     return "it is a setting of the mirror's other connectors" if is_others else None

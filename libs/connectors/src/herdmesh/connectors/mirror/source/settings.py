@@ -238,9 +238,12 @@ def _no_syncs(config: Config, values: Mapping[str, Any]) -> tuple[str, str]:
     if not _has_target(values):
         return f"offset syncs need {TARGET_BOOTSTRAP}, the workers' cluster", TARGET_BOOTSTRAP
     if (config.get("transforms") or "").strip():
-        return "a transformation may drop a record, or send it elsewhere, so that offsets are not told", "transforms"
+        return (
+            "a transformation may drop or reroute records, so the offsets of the two topics cannot be matched",
+            "transforms",
+        )
     if (config.get("errors.tolerance") or "").strip().lower() == "all":
-        return "a record may be left out, so that offsets are not told", "errors.tolerance"
+        return "a record may be skipped, so the offsets of the two topics cannot be matched", "errors.tolerance"
     return "", ""
 
 

@@ -148,16 +148,16 @@ class Places:
 
 
 _MADE_AGAIN: Final = (
-    "topic %s of the source cluster %s was deleted and made again: what was copied of it says nothing of its records, "
-    "and it is begun anew, by auto.offset.reset"
+    "topic %s of the source cluster %s was deleted and created again: the position in the old topic is discarded, and "
+    "the new topic is copied from its start or end, by auto.offset.reset"
 )
 _NOT_VOUCHED: Final = (
-    "a commit goes on without knowing whether the topics that it has records of were made again; if one was, its "
-    "records are copied from the first on all the same, and some of them twice"
+    "the ids of the source's topics cannot be read, and the commit continues without them; if a topic was deleted and "
+    "created again meanwhile, it is copied from its first record, and some records twice"
 )
 _READ_OF_WHICH: Final = (
-    "topic %s of the source cluster %s was deleted and made again while it was read: what was read of it and is not "
-    "committed is given up, as nobody can say which of the two it is of, and the new topic is begun anew, by "
+    "topic %s of the source cluster %s was deleted and created again while it was read: uncommitted records are "
+    "discarded, as they may be of either topic, and the new topic is copied from its start or end, by "
     "auto.offset.reset"
 )
 

@@ -103,7 +103,7 @@ def check_server(connection: Connection, settings: CdcSettings) -> None:
         ConfigError: it is not; with the change that the server or the config needs.
         RetriableError: the server is a standby, which may become a primary.
     """
-    with errors_translated("the server cannot be asked for its settings", field=HOST):
+    with errors_translated("the settings of the server cannot be read", field=HOST):
         (level, standby, replicates) = _one(
             connection,
             """
@@ -119,9 +119,9 @@ def check_server(connection: Connection, settings: CdcSettings) -> None:
         raise RetriableError(f"PostgreSQL at {place} is a standby, and changes are captured at the primary")
     if level != "logical":
         raise ConfigError(
-            f"{HOST}: PostgreSQL at {place} has wal_level={level}, which has too little in it for capturing changes",
+            f"{HOST}: PostgreSQL at {place} has wal_level={level}, which does not log enough to capture changes",
             field=HOST,
-            fix="set wal_level=logical in postgresql.conf and start the server anew",
+            fix="set wal_level=logical in postgresql.conf and restart the server",
         )
     if not replicates:
         user = settings.connection.user
@@ -274,10 +274,10 @@ def _unclear_key(relation: Relation, why: str) -> ConfigError:
     table = f"{relation.schema}.{relation.table}"
     columns = ", ".join(column.name for column in relation.columns)
     return ConfigError(
-        f"changes of {table} ({columns}) are older than its table, and their key cannot be told: with REPLICA IDENTITY "
-        f"{_KEY_IS_NOT_TOLD[relation.replica_identity]} the log does not say what the key was, and {why}",
+        f"changes of {table} ({columns}) are older than its table, and their key is unknown: with REPLICA IDENTITY "
+        f"{_KEY_IS_NOT_TOLD[relation.replica_identity]} the log does not contain the key, and {why}",
         field="table.exclude.list",
-        fix=f"leave the table out, or reset the connector's offsets to begin anew with a snapshot; alter {table}'s key "
+        fix=f"leave the table out, or reset the connector's offsets to take a new snapshot; alter {table}'s key "
         "only while the connector runs and has no lag",
     )
 

@@ -150,7 +150,7 @@ def decode(data: bytes, at: int = 0) -> Decoded:
         raise DataError(f"pgoutput: broken message {data[at : at + 1]!r} of {len(data) - at} bytes: {error}") from error
     if end != len(data):
         raise DataError(
-            f"pgoutput: broken message {data[at : at + 1]!r}: it has {len(data) - at} bytes, and says {end - at}"
+            f"pgoutput: broken message {data[at : at + 1]!r}: it has {len(data) - at} bytes, not {end - at}"
         )
     return decoded
 

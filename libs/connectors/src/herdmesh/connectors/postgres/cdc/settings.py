@@ -122,21 +122,21 @@ KEYS = ConfigDef(
     ConfigKey("database.sslcert", Type.STRING, None, _MEDIUM, "File with the client's certificate."),
     ConfigKey("database.sslkey", Type.STRING, None, _MEDIUM, "File with the client's private key."),
     ConfigKey("database.sslpassword", Type.PASSWORD, None, _MEDIUM, "Password of the private key."),
-    ConfigKey("database.tcpKeepAlive", Type.BOOLEAN, True, _MEDIUM, "Whether TCP looks if the server is there."),
+    ConfigKey("database.tcpKeepAlive", Type.BOOLEAN, True, _MEDIUM, "Whether TCP keep-alives are sent."),
     ConfigKey(PREFIX, Type.STRING, REQUIRED, _HIGH, "First part of all topics' names, and the name of the server in "
-              "events and offsets. To change it is to begin anew.", non_empty_string()),
+              "events and offsets. A changed prefix starts with a new snapshot.", non_empty_string()),
     ConfigKey("topic.delimiter", Type.STRING, ".", _LOW, "What stands between the parts of a topic's name.",
               non_empty_string()),
     ConfigKey("plugin.name", Type.STRING, "pgoutput", _MEDIUM, "The server's plugin; every server has pgoutput.",
               one_of("pgoutput")),
-    ConfigKey(SLOT, Type.STRING, "debezium", _MEDIUM, "Replication slot, of one connector alone; made when absent.",
+    ConfigKey(SLOT, Type.STRING, "debezium", _MEDIUM, "Replication slot, for one connector only; created if missing.",
               _slot_name()),
     ConfigKey("slot.drop.on.stop", Type.BOOLEAN, False, _MEDIUM, "Whether a run drops the slot when it ends. Changes "
               "made while none runs are lost then; for tests."),
     ConfigKey(PUBLICATION, Type.STRING, "dbz_publication", _MEDIUM, "Publication that the changes are taken from.",
               _publication_name()),
-    ConfigKey(AUTOCREATE, Type.STRING, Autocreate.ALL_TABLES, _MEDIUM, "What is done about a publication that is not "
-              "there: all_tables makes one of all, filtered one of the captured tables (and adds some), disabled none.",
+    ConfigKey(AUTOCREATE, Type.STRING, Autocreate.ALL_TABLES, _MEDIUM, "How a missing publication is "
+              "created: all_tables = of all tables, filtered = of the captured ones (also later ones), disabled = not.",
               one_of(*Autocreate)),
     ConfigKey(VIA_ROOT, Type.BOOLEAN, False, _LOW, "Whether rows of a partitioned table are captured as that table's, "
               "not as its partitions', where the config captures both."),
@@ -150,8 +150,8 @@ KEYS = ConfigDef(
     ConfigKey("tombstones.on.delete", Type.BOOLEAN, True, _MEDIUM, "Whether a deletion is followed by a record without "
               "a value, so that compaction forgets the key."),
     ConfigKey(_SKIPPED, Type.LIST, ["t"], _LOW, "Operations without records: c, u, d, t, or none.", _operations()),
-    ConfigKey("heartbeat.interval.ms", Type.INT, 0, _MEDIUM, "How often a record goes to the heartbeat topic; 0 = "
-              "never.", at_least(0)),
+    ConfigKey("heartbeat.interval.ms", Type.INT, 0, _MEDIUM, "Interval between records to the heartbeat topic, in "
+              "milliseconds; 0 = none.", at_least(0)),
     ConfigKey("topic.heartbeat.prefix", Type.STRING, "__debezium-heartbeat", _LOW, "First part of the heartbeat "
               "topic's name.", non_empty_string()),
     ConfigKey(DECIMALS, Type.STRING, "precise", _MEDIUM, "What numeric and money become.",
@@ -163,9 +163,9 @@ KEYS = ConfigDef(
     ConfigKey(INTERVALS, Type.STRING, "numeric", _LOW, "What interval becomes.", one_of("numeric", "string")),
     ConfigKey(PLACEHOLDER, Type.STRING, DEFAULT, _LOW, "What stands for a large value that an update did not touch, so "
               "that the server does not send it; hex: and digits stand for bytes.", placeholder_validator()),
-    ConfigKey("max.batch.size", Type.INT, 2_048, _MEDIUM, "How many changes are taken at once, at most.", at_least(1)),
-    ConfigKey("status.update.interval.ms", Type.INT, 10_000, _LOW, "How often the server is told how far the task is.",
-              at_least(1)),
+    ConfigKey("max.batch.size", Type.INT, 2_048, _MEDIUM, "Maximum number of changes in a batch.", at_least(1)),
+    ConfigKey("status.update.interval.ms", Type.INT, 10_000, _LOW, "Milliseconds between reports of the "
+              "position to the server.", at_least(1)),
 )  # fmt: skip
 
 #: Unsupported keys of Debezium that change the content of records, with the harmless values.
@@ -192,24 +192,24 @@ _NOT_BUILT: Mapping[str, tuple[str, ...]] = {
 _NOT_BUILT_PREFIXES = ("column.mask.", "column.truncate.", "column.propagate.", "datatype.propagate.",
                        "snapshot.select.statement.overrides.", "publication.row.filter")  # fmt: skip
 _WITHOUT_EFFECT: Mapping[str, str] = {
-    "poll.interval.ms": "changes come by themselves; the loop looks for them ten times a second when there are none",
-    "max.queue.size": "there is no queue: a batch is read when the one before is sent",
-    "max.queue.size.in.bytes": "there is no queue: a batch is read when the one before is sent",
-    "slot.max.retries": "a slot that is in use is tried again without end",
-    "slot.retry.delay.ms": "a slot that is in use is tried again ten times a second",
-    "errors.max.retries": "a server that is away is tried again without end",
-    "retriable.restart.connector.wait.ms": "a server that is away is tried again ten times a second",
+    "poll.interval.ms": "the server pushes changes; an idle loop checks for them ten times a second",
+    "max.queue.size": "there is no queue: a batch is read when the previous one is sent",
+    "max.queue.size.in.bytes": "there is no queue: a batch is read when the previous one is sent",
+    "slot.max.retries": "a slot in use is retried without a limit",
+    "slot.retry.delay.ms": "a slot in use is retried ten times a second",
+    "errors.max.retries": "an unreachable server is retried without a limit",
+    "retriable.restart.connector.wait.ms": "an unreachable server is retried ten times a second",
     "snapshot.fetch.size": "tables are read by COPY",
     "snapshot.max.threads": "tables are read one after the other",
-    "snapshot.delay.ms": "a snapshot begins at once",
+    "snapshot.delay.ms": "a snapshot starts immediately",
     "snapshot.lock.timeout.ms": "no table is locked",
     "snapshot.locking.mode": "no table is locked",
     "snapshot.isolation.mode": "the snapshot is the one in which the slot begins",
-    "schema.refresh.mode": "the server says itself when a table is another",
-    "include.unknown.datatypes": "types without one of their own become text",
-    "event.processing.failure.handling.mode": "a record that cannot be written is a matter of errors.tolerance",
+    "schema.refresh.mode": "the server reports changes of tables itself",
+    "include.unknown.datatypes": "types without a mapping become text",
+    "event.processing.failure.handling.mode": "errors.tolerance decides about records that cannot be written",
     "flush.lsn.source": "the slot is confirmed when its records are committed",
-    "slot.failover": "the slot is made without failover",
+    "slot.failover": "the slot is created without failover",
 }
 _SHARED_PREFIXES = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
                     "topic.creation.", "consumer.override.", "producer.override.", "admin.override.",

@@ -252,10 +252,10 @@ class CdcSourceTask(SourceTask):
                     if slot is None or slot.active_pid is None:
                         break
                 else:
-                    yield f"waiting for an earlier run to let go of the slot {settings.slot}"
+                    yield f"waiting for an earlier run to release the slot {settings.slot}"
             else:
                 who = f"{slot.application!r} (process {slot.active_pid} of the server)"
-                yield f"slot {settings.slot} is in use by {who}; a slot is of one connector alone (slot.name)"
+                yield f"slot {settings.slot} is in use by {who}; a slot can serve only one connector (slot.name)"
         self._took_over = True
         return slot
 

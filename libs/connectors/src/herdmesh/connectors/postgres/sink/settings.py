@@ -116,8 +116,8 @@ KEYS = ConfigDef(
               "always: names of tables and columns are as topics and fields write them; never: in small letters.",
               Validator("[always, never]", _quoting), _DDL, 3, "MEDIUM", "Quote Identifiers"),
     ConfigKey(MAX_RETRIES, Type.INT, None, _MEDIUM,
-              "After so many tries in a row the task fails, to be restarted as its policy says; without it, it waits "
-              "for the database without end.",
+              "Number of failed attempts in a row after which the task fails and its restart policy applies; unset: it "
+              "retries without a limit.",
               optional_at_least(0), _RETRIES, 1, "SHORT", "Maximum Retries"),
     ConfigKey("retry.backoff.ms", Type.INT, 3000, _MEDIUM,
               "Without effect: pauses begin at 300 ms and double up to errors.retry.delay.max.ms.",
@@ -127,7 +127,7 @@ KEYS = ConfigDef(
               "CDC source): an upsert or update leaves the column as it is. Empty: such values are written.",
               placeholder_validator(may_be_empty=True)),
     ConfigKey(LEDGER_TABLE, Type.STRING, "herdmesh_ledger", _LOW,
-              "Table that says, for each connector and partition, which records are written; made when absent. Meshes "
+              "Table with the written records of each connector and partition; created if missing. Meshes "
               "that write to one database and have connectors of the same name each need their own.",
               non_empty_string()),
 )  # fmt: skip

@@ -159,9 +159,7 @@ class Tables:
                 if shape.deletes:
                     return None
                 if shape.keeps:
-                    raise DataError(
-                        f"table {name} is missing, and the record says that columns it does not have did not change"
-                    )
+                    raise DataError(f"table {name} is missing, and the record lacks the values of unchanged columns")
                 self._create(name, shape)
                 table = looked_up(self._connection, name)
             if table is None:

@@ -168,7 +168,7 @@ def _written(write: Write, value: Any) -> str:
     try:
         return write(value)
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise DataError(f"a value cannot be written to PostgreSQL as its schema says: {error}") from error
+        raise DataError(f"a value cannot be written to PostgreSQL with the type of its schema: {error}") from error
 
 
 def _text(value: Any, form: TextForm) -> str:

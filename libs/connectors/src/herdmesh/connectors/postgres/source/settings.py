@@ -121,15 +121,15 @@ _HIDDEN_WRITERS = ("MATERIALIZED VIEW", "FOREIGN TABLE")
 rows committed at its refresh; a foreign table is written elsewhere.
 """
 _QUOTED = "names are always quoted; a column is found whatever its case"
-_ONE_STATEMENT = "each look at a table is one statement"
+_ONE_STATEMENT = "each read of a table is one statement"
 #: Confluent's keys without effect: the reason, and the values for which no warning is due.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "dialect.name": ("there is only PostgreSQL's", ("", "PostgreSqlDatabaseDialect")),
     "quote.sql.identifiers": (_QUOTED, ("always",)),
     "sql.quote.identifiers": (_QUOTED, ("true",)),
-    "table.names.qualify": ("tables are always asked for with their schema", ("true",)),
+    "table.names.qualify": ("tables are always qualified with their schema", ("true",)),
     "transaction.isolation.mode": (_ONE_STATEMENT, ("DEFAULT", "READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE")),
-    "query.retry.attempts": ("a server that is away is asked again until it is back", ()),
+    "query.retry.attempts": ("an unreachable server is retried without a limit", ()),
     "table.monitoring.startup.polling.limit.ms": ("tables are looked for when the connector starts", ()),
     "date.calendar.system": ("dates are of the Gregorian calendar, as the server's are", ("PROLEPTIC_GREGORIAN",)),
 }
@@ -291,11 +291,13 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     hidden = [kind for kind in settings.tables.types if kind in _HIDDEN_WRITERS] if not settings.query else []
     if settings.mode is Mode.INCREMENTING and settings.waits_for_writers and hidden:
         message = (
-            f"table.types: with mode=incrementing rows of a {' or a '.join(hidden)} can be missed: who may still "
-            "commit a lower number is not seen there, so a row that comes later is not read"
+            f"table.types: with mode=incrementing rows of a {' or a '.join(hidden)} can be missed: open "
+            "transactions with lower numbers are not visible there, so a row committed late is not read"
         )
         found.append(FieldViolation("table.types", message, "read the tables themselves, or write mode=bulk"))
     if settings.mode is not Mode.INCREMENTING and config.get(WAIT_FOR_WRITERS) is not None:
-        message = f"{WAIT_FOR_WRITERS} has no effect: with mode={settings.mode} no number alone says what is new"
+        message = (
+            f"{WAIT_FOR_WRITERS} has no effect: with mode={settings.mode} new rows are not found by a number alone"
+        )
         found.append(FieldViolation(WAIT_FOR_WRITERS, message, "leave it out, or set timestamp.delay.interval.ms"))
     return found

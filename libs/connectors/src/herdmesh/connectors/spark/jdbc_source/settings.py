@@ -70,14 +70,14 @@ KEYS = ConfigDef(
 
 #: Confluent's keys without effect: the reason, and the values for which no warning is due.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "connection.attempts": ("a database that is away is asked again until it is back", ()),
-    "connection.backoff.ms": ("a database that is away is asked again until it is back", ()),
-    "query.retry.attempts": ("a database that is away is asked again until it is back", ()),
+    "connection.attempts": ("an unreachable database is retried without a limit", ()),
+    "connection.backoff.ms": ("an unreachable database is retried without a limit", ()),
+    "query.retry.attempts": ("an unreachable database is retried without a limit", ()),
     "dialect.name": ("Spark knows the dialect by connection.url", ("",)),
     "quote.sql.identifiers": ("columns are quoted, tables stand as they are written", ()),
     "sql.quote.identifiers": ("columns are quoted, tables stand as they are written", ()),
-    "table.names.qualify": ("tables are asked for as they are written", ()),
-    "transaction.isolation.mode": ("a look at a table is one statement", ("DEFAULT",)),
+    "table.names.qualify": ("tables are queried as they are written", ()),
+    "transaction.isolation.mode": ("each read of a table is one statement", ("DEFAULT",)),
     "date.calendar.system": ("dates are of the Gregorian calendar", ("PROLEPTIC_GREGORIAN",)),
     "numeric.mapping": ("types are Spark's", ("none",)),
     "numeric.precision.mapping": ("types are Spark's", ("false",)),
@@ -151,14 +151,19 @@ def _warnings_of_java(config: Config) -> list[FieldViolation]:
     if name not in JAVA_CLASSES:
         return []
     message = f"connector.class: of this {URL} {name} is SparkJdbcSource, with a Spark of each task's own"
-    found = [FieldViolation("connector.class", message, "write connector.class=SparkJdbcSource to say so")]
+    found = [FieldViolation("connector.class", message, "write connector.class=SparkJdbcSource")]
     names = [one.strip() for one in (config.get(WHITELIST) or "").split(",")]
     if bare := [one for one in names if one and "." not in one]:
         message = (
-            f"{WHITELIST}: offsets are found by the names as they are here ({', '.join(bare)}); Java's have "
-            "the schema, or the catalog, before them where the database has one, and without it all rows are read anew"
+            f"{WHITELIST}: offsets are stored under the names as written here ({', '.join(bare)}); the Java "
+            "connector's offsets have the schema or the catalog before the name, if the database has one: with other "
+            "names all rows are read again"
         )
-        found.append(FieldViolation(WHITELIST, message, "to go on with Java's offsets, write names as they have them"))
+        found.append(
+            FieldViolation(
+                WHITELIST, message, "to continue from the Java connector's offsets, write the names as in them"
+            )
+        )
     return found
 
 

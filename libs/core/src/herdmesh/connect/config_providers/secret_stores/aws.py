@@ -117,7 +117,9 @@ class SecretsManagerConfigProvider(SecretStore):
         if code == "DecryptionFailure":
             return Trouble("its key cannot decrypt it", "allow kms:Decrypt on the secret's key to its login")
         again = code in _AGAIN
-        return Trouble(f"it answered {one_line(error)}", "see AWS's text; it was asked again" if again else _SEE, again)
+        return Trouble(
+            f"it answered {one_line(error)}", "see AWS's text; the request was retried" if again else _SEE, again
+        )
 
 
 class FolderedSecretsManagerConfigProvider(SecretsManagerConfigProvider):

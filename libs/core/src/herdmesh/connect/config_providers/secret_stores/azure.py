@@ -189,12 +189,12 @@ def _decoded(key: str, text: str, encoding: str) -> str:
                 return base64.b64decode(text, validate=True).decode("utf-8")
             except (binascii.Error, UnicodeDecodeError):
                 raise ConfigError(
-                    f"secret {key}: its tag {_ENCODING} says base64, and its value is none of a text",
+                    f"secret {key}: its tag {_ENCODING} is base64, and its value is not the base64 form of a text",
                     fix="encode it again, or remove the tag",
                 ) from None
         case "base64file" | "utf8file":
             raise ConfigError(
-                f"secret {key}: its tag {_ENCODING}={encoding} asks for a file, which is not built",
+                f"secret {key}: its tag {_ENCODING}={encoding} means a file, which is not supported",
                 fix="remove the tag and use the value, or mount the file where the workers are",
             )
         case _:

@@ -125,7 +125,7 @@ class SecretStore(ConfigProvider):
         try:
             return import_module(name)
         except ImportError as error:
-            message = f"{self.title} is asked through the package {name}, which cannot be imported ({error})"
+            message = f"{self.title} needs the package {name}, which cannot be imported ({error})"
             fix = f'pip install "herdmesh-core[{self.extra}]" where the workers are, and start them again'
             raise ConfigError(message, fix=fix) from None
 

@@ -174,7 +174,7 @@ _ROUTER = ConfigDef(
 ROUTER_KEYS = (
     ConfigKey(
         "key.field.name", Type.STRING, "__dbz__physicalTableIdentifier", Importance.LOW,
-        "The field of the key that says which table a row is of.",
+        "Field of the key with the name of the row's table.",
     ),
     ConfigKey(
         "schema.name.adjustment.mode", Type.STRING, "none", Importance.LOW,

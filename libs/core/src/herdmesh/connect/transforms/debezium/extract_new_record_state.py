@@ -288,7 +288,7 @@ class ExtractNewRecordState(Transformation, Alone):
 
     def _dropped(self, value: Any, schema: Schema | None, names: list[str]) -> tuple[Any, Schema | None]:
         if schema is None and self._keep_compatible:
-            raise NullPointerError("the record has no schema that says which fields are optional")
+            raise NullPointerError("the record has no schema, so its optional fields are unknown")
         kept = schema.fields if schema is not None and schema.type == "STRUCT" else ()
         gone = {one.name for one in kept if one.name in names and (one.schema.optional or not self._keep_compatible)}
         if not gone or value is None or schema is None:

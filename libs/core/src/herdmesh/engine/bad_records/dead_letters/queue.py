@@ -131,8 +131,8 @@ def flush(producer: Producer, topic: str, between: Callable[[], None]) -> None:
 def log_cut(topic: str, letter: DeadLetter) -> None:
     """Log that a dead letter was cut."""
     _log.warning(
-        "the dead letter of %s is too large for topic %s and was cut: it says where the record is; raise %s of the "
-        "topic, and producer.override.max.request.size, to have letters whole",
+        "the dead letter of %s is too large for topic %s and was cut to the place of the record; raise %s of the "
+        "topic, and producer.override.max.request.size, to store whole letters",
         letter.place, topic, SIZE_KEY,
     )  # fmt: skip
 

@@ -161,10 +161,10 @@ def _source_offsets(old: ConnectorEntry, entry: ConnectorEntry) -> Iterator[str]
     topic = _text(entry.config, _OFFSETS_TOPIC_KEY)
     if _text(old.config, _OFFSETS_TOPIC_KEY) != topic:
         yield (
-            f"Offsets: another offsets topic, {topic}: what it has of a source partition counts, else what the "
-            "worker's topic has, where every commit is too."
+            f"Offsets: another offsets topic, {topic}: a source partition continues from its offset there, if it has "
+            "one, else from its offset in the worker's topic, where every commit is written too."
             if topic
-            else "Offsets: the worker's offsets topic instead of its own: it continues, every commit is there too."
+            else "Offsets: the worker's offsets topic instead of its own: it continues, as it has every commit too."
         )
     if old.class_name in _FILE_SOURCES and entry.class_name in _FILE_SOURCES:
         if _text(old.config, "file") != _text(entry.config, "file"):

@@ -289,7 +289,7 @@ def _conditions(fleet: Fleet, connector: Connector, unit: Unit) -> tuple[Conditi
     if unit.id.task is None and connector.trouble:
         found.append(Condition("TASK_CONFIGS", connector.trouble))
     if unit.id.task is None and entry.inconsistent:
-        found.append(Condition("INCONSISTENT_TASKS", "the stored task set is incomplete and will be made again"))
+        found.append(Condition("INCONSISTENT_TASKS", "the stored task set is incomplete and will be generated again"))
     if unit.placement is None and handover.is_wanted(entry, unit.id):
         able = [member for member in fleet.members.values() if plugin_eligibility.runs(fleet, member, entry)]
         if not any(member.takes_work for member in able):
