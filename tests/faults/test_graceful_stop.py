@@ -79,8 +79,8 @@ async def test_a_stopped_worker_hands_its_units_over_before_it_leaves(
     assert stayed["generation"] == staying["generation"], "a task of the other worker was touched"
     for unit in (None, moving["id"]):
         story = [(one.worker_id, one.state) for one in told if _task_of(one) == unit]
-        given_up = story.index((instance, common.RUN_STATE_UNASSIGNED))
-        assert (staying["worker_id"], common.RUN_STATE_RUNNING) in story[given_up:], story
+        released = story.index((instance, common.RUN_STATE_UNASSIGNED))
+        assert (staying["worker_id"], common.RUN_STATE_RUNNING) in story[released:], story
     # the last committed files are published right after the commit
     await mesh.until_published(tmp_path / "out", loaded)
     assert_exact(tmp_path / "out", loaded)

@@ -134,7 +134,7 @@ class FleetWorker:
             case "welcome":
                 adopted = {_key(unit) for unit in response.welcome.adopted}
                 for key in [key for key in self.held if key not in adopted]:
-                    self._give_up(key, self.held[key].assignment)
+                    self._release(key, self.held[key].assignment)
             case "start":
                 start = response.start
                 self.start_count += 1
@@ -142,7 +142,7 @@ class FleetWorker:
                 self.held[_key(start.unit)] = holding
                 self._report(_key(start.unit), start.assignment, common.RUN_STATE_RUNNING)
             case "stop":
-                self._give_up(_key(response.stop.unit), response.stop.assignment)
+                self._release(_key(response.stop.unit), response.stop.assignment)
             case "generate_task_configs":
                 ask = response.generate_task_configs
                 tasks = [properties.to_proto({"part": str(task)}) for task in range(ask.tasks_max)]
@@ -158,7 +158,7 @@ class FleetWorker:
             case _:
                 pass
 
-    def _give_up(self, key: Key, assignment: pb.Assignment) -> None:
+    def _release(self, key: Key, assignment: pb.Assignment) -> None:
         held = self.held.get(key)
         if held is not None and held.assignment == assignment:
             del self.held[key]

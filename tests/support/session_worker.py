@@ -154,7 +154,7 @@ class SessionWorker:
             case "welcome":
                 adopted = {_key(unit) for unit in response.welcome.adopted}
                 for key in [key for key in self.held if key not in adopted]:
-                    await self._give_up(key, self.held[key].assignment)
+                    await self._release(key, self.held[key].assignment)
             case "start":
                 key = _key(response.start.unit)
                 self.starts[key] += 1
@@ -163,7 +163,7 @@ class SessionWorker:
                 self.held[key] = pb.Holding(unit=response.start.unit, assignment=response.start.assignment, state=state)
                 await self._report(key)
             case "stop":
-                await self._give_up(_key(response.stop.unit), response.stop.assignment)
+                await self._release(_key(response.stop.unit), response.stop.assignment)
             case "set_target_state":
                 key = _key(response.set_target_state.unit)
                 if key in self.held:
@@ -219,7 +219,7 @@ class SessionWorker:
             self._outbox.put_nowait(pb.SessionRequest(reply=reply))
         self.changed.set()
 
-    async def _give_up(self, key: Key, assignment: pb.Assignment) -> None:
+    async def _release(self, key: Key, assignment: pb.Assignment) -> None:
         held = self.held.get(key)
         if held is not None and held.assignment == assignment:
             del self.held[key]

@@ -32,7 +32,7 @@ BANNED: Final = {
 #: A whole name that is one verb without an object.
 BANNED_VERBS: Final = {
     *("told", "tell", "heard", "hear", "heed", "said", "say", "asked", "ask", "answered", "answer"),
-    *("settle", "settled", "written", "lost", "taken", "take_in", "take_up", "given_up"),
+    *("settle", "settled", "written", "lost", "taken", "take_in", "take_up", "given_up", "give_up"),
     *("let_go", "owed", "stands"),
 }
 #: A class name that does not say of what.

@@ -363,7 +363,7 @@ class GivesUpTheBatch(FailsForTheBatch):
             super().put(batch)
         except DataError as error:
             for place in range(len(batch)):
-                self.context.give_up(batch, place, error)
+                self.context.skip_record(batch, place, error)
 
 
 class LosesOnFlush(LinesSinkTask):

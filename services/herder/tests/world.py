@@ -203,7 +203,7 @@ class World:
         held.state, held.failure = RunState.FAILED, failure
         self._status(worker, ev.UnitReported(0, unit, held.assignment, RunState.FAILED, failure))
 
-    def give_up(self, worker: Worker, unit: UnitId) -> None:
+    def release(self, worker: Worker, unit: UnitId) -> None:
         """Have a worker release a unit unasked."""
         held = worker.held.pop(unit)
         assert worker.session is not None
@@ -354,7 +354,7 @@ class World:
                 self.role = error
             case ins.ViewsChanged():
                 pass
-            case ins.RenewEpoch(give_up=False):
+            case ins.RenewEpoch(abandon=False):
                 pass  # the lease ended: a test grants leadership again itself
             case ins.RenewEpoch():
                 self._later("renew", self.lead)

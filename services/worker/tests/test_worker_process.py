@@ -335,7 +335,7 @@ async def test_a_worker_whose_jvm_is_killed_announces_its_leave_and_ends(
         async with asyncio.timeout(60):
             assert await worker.process.wait() == 1
         # its last messages may still be on their way to the herder when the process is gone
-        await worker.herder.until(lambda: worker.herder.reports()[-1].state == UNASSIGNED, "given up")
+        await worker.herder.until(lambda: worker.herder.reports()[-1].state == UNASSIGNED, "released")
         _, alive = await asyncio.to_thread(psutil.wait_procs, family, 30)
         assert not alive, f"left behind: {alive}"
         print(f"after kill of the JVM the worker had ended in {time.monotonic() - begun:.2f} s")
@@ -473,11 +473,11 @@ async def test_sigterm_leaves_in_order(worker: WorkerProcess) -> None:
         assert await worker.process.wait() == 0
     print(f"clean stop took {time.monotonic() - begun:.2f} s")
 
-    def given_up() -> set[str]:
+    def released() -> set[str]:
         return {report.unit.connector for report in worker.herder.reports() if report.state == UNASSIGNED}
 
     # its last messages may still be on their way to the herder when the process is gone
-    await worker.herder.until(lambda: {"one", "many", "steady", "tail", "maker", "bad"} <= given_up(), "given up")
+    await worker.herder.until(lambda: {"one", "many", "steady", "tail", "maker", "bad"} <= released(), "released")
     assert worker.store.of("one")[-1].state == UNASSIGNED
     assert worker.store.of("bad")[-1].state == FAILED, "a failure stays readable"
     assert worker.store.leases[-1].leaving

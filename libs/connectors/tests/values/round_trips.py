@@ -96,7 +96,7 @@ def _run(
 
 def _http(folder: Path, batches: Sequence[SinkBatch], context: TaskContext) -> list[bytes]:
     settings = settings_of({"http.url": "http://h/in", "batch.max.size": "100"})
-    made = [one for batch in batches for one in requests_of(batch, settings, context.give_up)]
+    made = [one for batch in batches for one in requests_of(batch, settings, context.skip_record)]
     return [request.body(settings) for request in made]
 
 
@@ -104,7 +104,9 @@ def _spark(folder: Path, batches: Sequence[SinkBatch], context: TaskContext) -> 
     form = format_for_spark(defaults=context.value_defaults)
     found: list[bytes] = []
     for batch in batches:
-        for some, piece in convert_batch(batch, lambda one: form.pack(one.values, one.value_schema), context.give_up):
+        for some, piece in convert_batch(
+            batch, lambda one: form.pack(one.values, one.value_schema), context.skip_record
+        ):
             rows, stream = Rows(), io.BytesIO()
             rows.add(piece, form.shape(piece), len(some))
             rows.write(stream)

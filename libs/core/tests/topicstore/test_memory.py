@@ -149,7 +149,7 @@ async def test_callers_that_time_out_during_an_outage_leave_nothing_behind(clust
     quiet = len(asyncio.all_tasks())
     waiting: weakref.WeakSet[Callable[..., object]] = weakref.WeakSet()
 
-    async def give_up(decide: Decide, turns: int) -> None:
+    async def abandon(decide: Decide, turns: int) -> None:
         waiting.add(decide)
         impatient = asyncio.ensure_future(store.write(decide))
         for _ in range(turns):
@@ -158,7 +158,7 @@ async def test_callers_that_time_out_during_an_outage_leave_nothing_behind(clust
         await asyncio.gather(impatient, return_exceptions=True)
 
     for number in range(300):
-        await give_up(put(b"%d" % number, b"v"), 1)
+        await abandon(put(b"%d" % number, b"v"), 1)
     gc.collect()
     assert len(waiting) <= 21
     store.thaw()
@@ -167,7 +167,7 @@ async def test_callers_that_time_out_during_an_outage_leave_nothing_behind(clust
     await until_role(store, StoreRole.WRITER)
     store.freeze(calls=True)
     for number in range(100):
-        await give_up(create(b"a", b"%d" % number), 5)
+        await abandon(create(b"a", b"%d" % number), 5)
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) <= quiet + 2
     store.thaw()

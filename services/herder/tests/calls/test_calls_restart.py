@@ -217,7 +217,7 @@ def test_process_restart_requests_failure_suppression(world: World) -> None:
 
 def test_a_restart_ends_the_backoff_of_an_unheld_unit(world: World) -> None:
     worker = next(worker for worker in world.workers.values() if A0 in worker.held)
-    assert started(world, lambda: world.give_up(worker, A0)) == {}, "given up unasked, it waits for a second"
+    assert started(world, lambda: world.release(worker, A0)) == {}, "given up unasked, it waits for a second"
     assert started(world, lambda: world.ask(RestartTask("a", 0))) == {A0: 1}
 
 

@@ -278,7 +278,7 @@ def test_offsets_wait_until_the_tasks_of_an_earlier_connector_have_stopped(world
     for worker in world.workers.values():
         worker.stop_silently = False
         for unit in [unit for unit in worker.held if unit.connector == "a"]:
-            world.give_up(worker, unit)
+            world.release(worker, unit)
     world.advance(500)
     assert isinstance(outcome(world, number), Written)
     assert world.offsets == {"a": [AT_7]}

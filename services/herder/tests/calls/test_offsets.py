@@ -177,7 +177,7 @@ def test_a_change_waits_until_the_tasks_have_stopped(world: World) -> None:
     for worker in world.workers.values():
         worker.stop_silently = False
         for unit in [unit for unit in worker.held if unit.task is not None]:
-            world.give_up(worker, unit)
+            world.release(worker, unit)
     world.advance(500)
     assert world.answers[number] == OffsetsAnswer((AT_7,), "done")
 

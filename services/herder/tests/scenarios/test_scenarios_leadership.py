@@ -108,7 +108,7 @@ def test_a_leader_that_reads_of_a_newer_epoch_stops_leading(world: World) -> Non
     assert not any(isinstance(one, ins.CloseSession) for one in block)
     told = old.handle(ev.EpochRecorded(2, revision(world.config.offset + 2)), world.now)
     assert len([one for one in told if isinstance(one, ins.CloseSession)]) == len(world.workers)
-    assert [one for one in told if isinstance(one, ins.RenewEpoch)] == [ins.RenewEpoch(1, give_up=True)]
+    assert [one for one in told if isinstance(one, ins.RenewEpoch)] == [ins.RenewEpoch(1, abandon=True)]
     assert isinstance(old.refusal, NoLeader)
     entry = replace(world.config.entries["a"], config={**world.config.entries["a"].config, "file": "other"})
     after = old.handle(ev.ConfigChanged("a", entry, revision(world.config.offset + 3)), world.now)

@@ -106,7 +106,7 @@ def test_units_that_stop_late_move_once_and_no_others_move_instead(world: Watche
     assert len(set(stops)) == len(stops) == 2
     owner.stop_silently = False
     for unit in stops:
-        world.give_up(owner, unit)
+        world.release(owner, unit)
     world.advance(10_000)
     assert sorted(world.workers["w2"].held, key=str) == sorted(stops, key=str)
     assert len(units(world, since)) == 2

@@ -239,7 +239,7 @@ def test_a_unit_released_unasked_starts_again_after_a_backoff(world: World) -> N
     world.ask(CreateConnector("a", sink(1)))
     unit = UnitId("a", 0)
     worker = next(worker for worker in world.workers.values() if unit in worker.held)
-    world.give_up(worker, unit)
+    world.release(worker, unit)
     assert unit not in world.running()
     world.advance(1_500)
     assert unit in world.running()

@@ -279,7 +279,7 @@ def test_an_older_claim_loses_after_the_newer_one_ended_without_a_status(world: 
     unit = UnitId("a", 0)
     owner = next(worker for worker in world.workers.values() if unit in worker.held)
     mine = owner.held[unit].assignment
-    world.give_up(owner, unit)
+    world.release(owner, unit)
     world.run()
     world.herder.handle(ev.StatusDeleted(unit), world.now)
     thief = ev.WorkerHello(
@@ -499,7 +499,7 @@ def test_a_stopping_unit_is_not_adopted_and_starts_after_its_stop(
     assert not any(unit in worker.held for worker in others), "not beside the one that stops"
     since = len(world.starts)
     holder.stopping, holder.stop_silently, holder.keeps_all = set(), False, False
-    world.give_up(holder, unit)
+    world.release(holder, unit)
     world.run()
     assert [start.unit for _, start in world.starts[since:]].count(unit) == 1
     assert unit in world.running()

@@ -76,7 +76,7 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
         exits.callback(fence.close)
         contact = clients.contact(spec, settings.consumer, next(iter(settings.topics), GROUP_OFFSETS_TOPIC))
         consumer = clients.consumer(spec, settings.group, settings.consumer, on_error=contact.note)
-        exits.callback(clients.give_up, consumer)
+        exits.callback(clients.close_in_background, consumer)
         admin = clients.admin(spec, settings.access)
         task = _new(spec.task_class, SinkTask)
         reading = SinkTaskRequests(task)

@@ -94,7 +94,7 @@ class Flight:
             self._completed(write, revision())
         self.finish(Outcome.LANDED)
 
-    def give_up(self) -> Mapping[LogPlace, StoredRecord]:
+    def abandon(self) -> Mapping[LogPlace, StoredRecord]:
         """End the flight because no more of its records will come. Return the records that came: they are committed
         like any other.
         """
@@ -238,7 +238,7 @@ class Applied(Generic[StateT, ChangeT]):
 
     def _drop(self, flight: Flight) -> None:
         self._flight = None
-        for (shard, _), record in flight.give_up().items():
+        for (shard, _), record in flight.abandon().items():
             self._held[shard].append(record)
         for shard, held in enumerate(self._held):
             self._held[shard] = deque(sorted(held, key=lambda record: record.offset))

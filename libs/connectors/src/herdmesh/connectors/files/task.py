@@ -80,7 +80,7 @@ class FileSinkTask(StagingSinkTask):
         above = topic_folder(batch.topic) if self._settings.topic_folders else ""
         if isinstance(above, DataError):
             for place in range(len(batch)):
-                self._context.give_up(batch, place, above)
+                self._context.skip_record(batch, place, above)
             return
         held = self._records
         folders = self._partitioner.folders(batch) if len(batch) else ""
@@ -99,7 +99,7 @@ class FileSinkTask(StagingSinkTask):
         places: dict[str, list[int]] = {}
         for place, folder in enumerate(folders):
             if isinstance(folder, DataError):
-                self._context.give_up(batch, place, folder)
+                self._context.skip_record(batch, place, folder)
             else:
                 places.setdefault(folder, []).append(place)
         for folder, chosen in places.items():
@@ -114,7 +114,9 @@ class FileSinkTask(StagingSinkTask):
             return
         why = f"its folder takes {size_bytes} bytes, and in {self._settings.location.text} there are {most} for it"
         for place in range(len(batch)):
-            self._context.give_up(batch, place, DataError(f"the record cannot be written: {why} ({folder[:80]}...)"))
+            self._context.skip_record(
+                batch, place, DataError(f"the record cannot be written: {why} ({folder[:80]}...)")
+            )
 
     def _add(self, batch: SinkBatch, folder: str) -> None:
         """Add records of one schema to one subfolder: to its file, and to new files once that is full."""
@@ -123,7 +125,7 @@ class FileSinkTask(StagingSinkTask):
             room = records_max - self._records_of(batch, folder) if records_max else len(batch)
             end = min(len(batch), begin + room)
             part = batch if end - begin == len(batch) else part_of(batch, begin, end)
-            for some, piece in convert_batch(part, self._pack, self._context.give_up):
+            for some, piece in convert_batch(part, self._pack, self._context.skip_record):
                 self._keep(some, piece, folder)
             begin = end
 

@@ -78,7 +78,7 @@ class HttpSinkTask(SinkTask):
         if self._ended is not None:
             raise self._ended
         try:
-            self._context.give_up(batch, place, error)
+            self._context.skip_record(batch, place, error)
         except RecordError as ended:
             self._ended = ended
             raise

@@ -1,7 +1,7 @@
 """Isolation of bad records: one record that cannot be written
 is refused, and the others of its batch are written.
 
-Owns finding it. The reaction: `errors.tolerance` (`TaskContext.give_up`).
+Owns finding it. The reaction: `errors.tolerance` (`TaskContext.skip_record`).
 
 Invariant: every record of a batch is in one of the results, or was refused; the order is kept.
 """
@@ -17,7 +17,7 @@ from herdmesh.sdk import ConfigError, ConnectError, RecordError, RetriableError,
 
 T = TypeVar("T")
 Refuse = Callable[[SinkBatch, int, BaseException], None]
-"""`TaskContext.give_up`: reports a failed record by batch,
+"""`TaskContext.skip_record`: reports a failed record by batch,
 place and error. Raises if the error must end the run.
 """
 _OF_NO_RECORD = (ConfigError, RetriableError, RecordError)

@@ -285,15 +285,15 @@ class TaskContext:
     """Seeks, pauses and resumes partitions, and requests a commit; in `start` the task does not own any partition yet.
     """
     errant: ErrantRecordReporter | None = None
-    """As `reporter`, but set in every run, with or without a dead letter queue: `give_up` uses it."""
+    """As `reporter`, but set in every run, with or without a dead letter queue: `skip_record` uses it."""
     tolerates_errors: bool = False
-    """True with `errors.tolerance=all`: a record passed to `give_up` is skipped, and the run continues."""
+    """True with `errors.tolerance=all`: a record passed to `skip_record` is skipped, and the run continues."""
     key_defaults: bool = True
     """For sink tasks: a null in a key stands for its schema's default (`key.converter.replace.null.with.default`)."""
     value_defaults: bool = True
     """The same for values (`value.converter.replace.null.with.default`)."""
 
-    def give_up(self, batch: SinkBatch, index: int, error: BaseException) -> None:
+    def skip_record(self, batch: SinkBatch, index: int, error: BaseException) -> None:
         """Skip one record that a sink task cannot write, as `errors.tolerance` allows: count it, log it and write it to
         the dead letter queue where the connector has them. Takes the same arguments as `ErrantRecordReporter.report`.
 

@@ -227,7 +227,7 @@ class Tolerance:
                 self.counts.failures += 1
                 if not self._again(begun_s, tries, error.waits_for or executing_class(step), error):
                     self._wait.over()
-                    self._given_up(stage, step, batch, at, error)
+                    self._skip(stage, step, batch, at, error)
                     if not self._settings.tolerate and self.counts.skipped % _TELL_EVERY == 1:
                         _log.warning(
                             "a record is skipped although errors.tolerance is none, as in Connect, because it could "
@@ -240,7 +240,7 @@ class Tolerance:
                 self._wait.over()
                 self.counts.failures += 1
                 if self._settings.tolerate and not isinstance(error, _ENDS_ANYWAY):
-                    self._given_up(stage, step, batch, at, error)
+                    self._skip(stage, step, batch, at, error)
                     raise RecordSkipped from error
                 self._failed.add(Failure(stage, executing_class(step), error, self._origin(batch, at)))
                 raise record_error(stage, step, batch, at, error) from error
@@ -295,7 +295,7 @@ class Tolerance:
         delay_ms, most_ms = FIRST_DELAY_MS << min(tries - 1, 40), self._settings.retry_delay_max_ms
         return delay_ms if delay_ms <= most_ms else self._chance(0, max(0, most_ms))
 
-    def _given_up(self, stage: str, step: object, batch: Batch, at: int, error: Exception) -> None:
+    def _skip(self, stage: str, step: object, batch: Batch, at: int, error: Exception) -> None:
         self.counts.skipped += 1
         self._failed.add(Failure(stage, executing_class(step), error, self._origin(batch, at)))
 

@@ -131,7 +131,7 @@ def refused(
 def _refusal(client: str, config: Mapping[str, Any]) -> ConfigError | None:
     try:
         if client == "consumer":
-            clients.give_up(clients.made(Consumer, client, {"group.id": "trial", **config}))
+            clients.close_in_background(clients.made(Consumer, client, {"group.id": "trial", **config}))
         else:
             clients.made(Producer if client == "producer" else AdminClient, client, config)
     except ConfigError as error:
@@ -148,7 +148,7 @@ def _try(prefixes: tuple[str, ...], config: RawConfig, worker: RawConfig, kind: 
     spec = _spec(config, worker, kind)
     if kind is TaskKind.SINK:
         read = sink_settings(spec)
-        clients.give_up(clients.consumer(spec, read.group, _plain(read.consumer)))
+        clients.close_in_background(clients.consumer(spec, read.group, _plain(read.consumer)))
         if "producer.override." in prefixes:
             given = client_settings("producer", worker, config)
             clients.dead_letter_producer(spec, _plain(given.config))
@@ -158,7 +158,7 @@ def _try(prefixes: tuple[str, ...], config: RawConfig, worker: RawConfig, kind: 
         clients.producer(spec, _plain(read.producer), is_fenced=fenced)
         if "consumer.override." in prefixes:
             given = client_settings("consumer", worker, config)
-            clients.give_up(clients.consumer(spec, "trial", _plain(given.config)))
+            clients.close_in_background(clients.consumer(spec, "trial", _plain(given.config)))
     if "admin.override." in prefixes:
         given = client_settings("admin", worker, config)
         clients.admin(spec, _plain(given.config))

@@ -106,7 +106,7 @@ def forgotten() -> KafkaException:
     return KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, text))
 
 
-def give_up(consumer: Consumer) -> None:
+def close_in_background(consumer: Consumer) -> None:
     """Close the consumer without waiting some 15 ms for its threads. It is in no group and commits nothing, so its
     remaining work does not concern the next reader.
     """

@@ -39,7 +39,7 @@ from herdmesh.engine.librdkafka import (
     RECONNECT,
     BatchConsumer,
     RecordColumns,
-    give_up,
+    close_in_background,
     offset_of,
     opened,
 )
@@ -331,7 +331,7 @@ class SourceClusterReader:
         former, intake = self._consumer, self._intake
         self._consumer, self._intake, self._contact = self._cluster.consumer_at(self._places)
         intake.close()
-        give_up(former)
+        close_in_background(former)
         self._unheard, self._begun_s = set(self._places), time.monotonic()
         _log.warning("%s is read on with a new client: the former one has forgotten its brokers", self._cluster.name)
 

@@ -174,7 +174,7 @@ class SourceLoop:
         try:
             reason = self._until_end()
         except _Disowned:
-            self._transaction.give_up()
+            self._transaction.abandon()
             is_stopped = self._control.wish(time.monotonic()) is RunEnd.STOPPED
             return RunOutcome(RunEnd.STOPPED if is_stopped else RunEnd.YIELDED, self.progress(), 0)
         debt_s = self._limits.wait_s(time.monotonic())
@@ -408,7 +408,7 @@ class SourceLoop:
         """Commit the records before the batch of a record that ends the run, with the dead letters of the batch."""
         # A part of the batch is in the transaction, and would be sent again; or only the task may commit it.
         if error.stage == KAFKA_PRODUCE or self._is_held():
-            self._transaction.give_up()
+            self._transaction.abandon()
         letters = self._errors.letters
         if letters is not None and len(letters):
             self._begin()
@@ -431,7 +431,7 @@ class SourceLoop:
             _log.warning("the task requested the abort of a transaction, and none is open")
             return
         _log.info("the task aborted its transaction: %d records are discarded", self._transaction.sent.total())
-        self._transaction.give_up_records()
+        self._transaction.discard_records()
 
     def _commit_unasked(self, *, all_polled: bool = True) -> None:
         """Commit everything, unless the task sets the boundaries: then fulfil only its requests since its last poll.

@@ -171,7 +171,7 @@ class SourceTransaction:
         if self._receipts is not None:
             self._receipts.report_commit()
 
-    def give_up_records(self) -> None:
+    def discard_records(self) -> None:
         """Abort the records, and begin another transaction with the offsets alone, as Connect does for a task that
         requests an abort.
         """
@@ -180,7 +180,7 @@ class SourceTransaction:
             self._receipts.abandon()
         self.begin()
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Abort it with its offsets, so that its records are polled again. With at-least-once delivery records cannot
         be aborted: only the last batch, which failed in part, is dropped from the reports; earlier ones must still be
         committed.

@@ -96,7 +96,7 @@ class StoredOffsetsReader:
                 if made and (scope := self._spec.commit_scope) is not None and topic in scope.topics:
                     _log.warning(_DELETED, topic, self._spec.connector)
             elif topic not in clients.retried(lambda: self._admin.list_topics(timeout=clients.CALL_TIMEOUT_S)).topics:
-                clients.give_up(self._consumers.pop(topic))
+                clients.close_in_background(self._consumers.pop(topic))
                 continue
             if topic != self._spec.offset_storage_topic:
                 source_offsets.refuse_forgetful(self._admin, topic)
@@ -118,7 +118,7 @@ class StoredOffsetsReader:
     def close(self) -> None:
         """Close the clients in the background. Not while `prepare` runs."""
         for consumer in self._consumers.values():
-            clients.give_up(consumer)
+            clients.close_in_background(consumer)
 
     def _consumer(self, isolation_level: str = "read_committed") -> Consumer:
         access = {**_NO_WAIT, **self._settings.offsets_consumer}

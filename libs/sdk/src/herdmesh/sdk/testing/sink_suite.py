@@ -128,8 +128,8 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
                 trial.run()
 
     def test_one_bad_record_is_skipped_alone(self, new_world: NewWorld[SinkWorld]) -> None:
-        """With `errors.tolerance=all` a value that does not fit its schema is written or skipped (`context.give_up`),
-        and every other record of its batch is written.
+        """With `errors.tolerance=all` a value that does not fit its schema is written or skipped
+        (`context.skip_record`), and every other record of its batch is written.
         """
         world = new_world()
         if RecordForm.STRUCT not in world.forms:

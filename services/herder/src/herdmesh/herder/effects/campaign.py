@@ -90,8 +90,8 @@ class Campaign:
         if self._held_epoch != wanted.epoch:
             return
         match wanted:
-            case RenewEpoch(give_up=give_up):
-                if give_up:
+            case RenewEpoch(abandon=abandon):
+                if abandon:
                     self._held_epoch, self._reserve_above = None, 0
                 self._renewing.set()
             case ReserveGenerations(above=above):

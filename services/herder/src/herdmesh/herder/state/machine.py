@@ -62,7 +62,7 @@ class Herder:
         elif isinstance(event, ev.LeaseShortened):
             memory.leadership.shorten_lease(event.until_ms)
         if memory.leadership.is_over:
-            memory.step.emit(RenewEpoch(memory.leadership.epoch, give_up=False))
+            memory.step.emit(RenewEpoch(memory.leadership.epoch, abandon=False))
             leadership_changes.step_down(memory, "the config store did not confirm its leadership in time")
         self._dispatch(event)
         self._reconcile()
@@ -210,7 +210,7 @@ class Herder:
         hedged_commands.tick(memory.step, memory.fleet, memory.call_table)
         if memory.leadership.role is not HerderRole.LEADING:
             return
-        leadership_changes.give_up_used_up(memory)
+        leadership_changes.abandon_used_up_epoch(memory)
         if memory.leadership.role is not HerderRole.LEADING:
             return
         worker_sessions.tick(memory, late if late >= STALL_MS else 0)

@@ -35,7 +35,7 @@ class FileStreamSinkTask(SinkTask):
         self._is_on_disk = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
 
     def put(self, batch: SinkBatch) -> None:
-        for _, data in convert_batch(batch, self._lines, self._context.give_up):
+        for _, data in convert_batch(batch, self._lines, self._context.skip_record):
             _write_all(self._file, data)
 
     def _lines(self, batch: SinkBatch) -> bytes:

@@ -215,7 +215,7 @@ class PostgresSinkTask(LedgerSinkTask):
                 refused
             ):  # check deferred constraints before reporting, because a failure here would lead to a second report
                 connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            self._give_up(batch, refused)
+            self._report_refused(batch, refused)
             failpoints.hit("before-target-commit")
 
     def _write_most(
@@ -233,7 +233,7 @@ class PostgresSinkTask(LedgerSinkTask):
             self._halve(connection, batch, places, refused, set())
             if deferred:
                 connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            self._give_up(batch, refused)
+            self._report_refused(batch, refused)
             failpoints.hit("before-target-commit")
 
     def _moved(self, batch: SinkBatch) -> bool:
@@ -322,7 +322,7 @@ class PostgresSinkTask(LedgerSinkTask):
                 start = end
         return found
 
-    def _give_up(self, batch: SinkBatch, refused: Mapping[int, Exception]) -> None:
+    def _report_refused(self, batch: SinkBatch, refused: Mapping[int, Exception]) -> None:
         """Report the refused records. Raises DataError, or RecordError, if the config requires a failure."""
         for place, error in sorted(refused.items()):
             if self._reporter is None:

@@ -81,7 +81,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         self._settings = settings_of(config)
         self._context = context
         self._connect_s = 0.0
-        self._give_up_s = 0.0
+        self._waiting_ends_s = 0.0
         self._away = ""  # the error of the last attempt
         self._tables = deque(
             _Table(relation, *self._start_place(context.committed_offset(relation.partition)), table=table)
@@ -93,7 +93,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         try:
             with waits.on(place, "rows"):
                 self._connect()
-                self._give_up_s = time.monotonic() + _WAIT_S
+                self._waiting_ends_s = time.monotonic() + _WAIT_S
                 batch = self._poll_tables()
         except RetriableError as error:
             self._disconnect()
@@ -115,7 +115,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
             self._disconnect()
 
     def _wait_for_rows(self, looked_at: set[_Table]) -> bool:
-        if not any(one.waiting for one in self._tables) or time.monotonic() >= self._give_up_s:
+        if not any(one.waiting for one in self._tables) or time.monotonic() >= self._waiting_ends_s:
             return False
         # Most transactions take milliseconds.
         time.sleep(_LOOK_AGAIN_S)  # waits: at most `_WAIT_S`; then the poll raises the reason

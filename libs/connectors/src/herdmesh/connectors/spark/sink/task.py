@@ -90,7 +90,7 @@ class SparkSinkTask(StagingSinkTask):
     def put(self, batch: SinkBatch) -> None:
         if not len(batch):
             return
-        for some, piece in convert_batch(batch, self._pack, self._context.give_up):
+        for some, piece in convert_batch(batch, self._pack, self._context.skip_record):
             self._keep(some, piece)
         if self._records and self._oldest_s is None:
             self._oldest_s = time.monotonic()

@@ -118,9 +118,9 @@ class SinkDeadLetters:
         if error.code() in _ALONE_CODES:
             self._again.append(letter)
         else:
-            self._give_up(letter, error)
+            self._count_failed(letter, error)
 
-    def _give_up(self, letter: DeadLetter, error: KafkaError) -> None:
+    def _count_failed(self, letter: DeadLetter, error: KafkaError) -> None:
         self._counts.dead_letters_failed += 1
         if self._refused is None:
             self._refused = queue.refusal(self._topic, letter, error)
@@ -139,7 +139,7 @@ class SinkDeadLetters:
                 if error is None or error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
                     break
             if error is not None:
-                self._give_up(letter, error)
+                self._count_failed(letter, error)
 
     def _alone(self, letter: DeadLetter) -> KafkaError | None:
         """Send one and wait for its delivery report."""

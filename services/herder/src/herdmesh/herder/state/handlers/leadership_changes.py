@@ -78,7 +78,7 @@ def yield_to_newer(memory: HerderMemory) -> None:
     if memory.leadership.role is not HerderRole.FOLLOWING and memory.stores.epoch_seen > memory.leadership.epoch:
         # The store must learn of it too: a store that confirmed the old epoch for ever would keep every herder from
         # leading.
-        memory.step.emit(RenewEpoch(memory.leadership.epoch, give_up=True))
+        memory.step.emit(RenewEpoch(memory.leadership.epoch, abandon=True))
         step_down(memory, f"epoch {memory.stores.epoch_seen} was granted")
 
 
@@ -101,8 +101,8 @@ def reserved(agenda: Agenda, leadership: Leadership, event: GenerationsReserved)
         raise_limit(agenda, leadership, event.generation_limit)
 
 
-def give_up_used_up(memory: HerderMemory) -> None:
+def abandon_used_up_epoch(memory: HerderMemory) -> None:
     """Stop leading and request a new epoch when units have waited too long for generations."""
     if memory.leadership.used_up_ms is not None and memory.step.now - memory.leadership.used_up_ms >= RESERVE_MS:
-        memory.step.emit(RenewEpoch(memory.leadership.epoch, give_up=True))
+        memory.step.emit(RenewEpoch(memory.leadership.epoch, abandon=True))
         step_down(memory, "its generations are used up, and the config store reserved no more")

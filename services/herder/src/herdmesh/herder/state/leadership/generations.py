@@ -1,7 +1,7 @@
 """Generations of the leader: blocks of numbers that order assignments, reserved by the config store.
 
 Owns when the next block is requested, and whether a unit may be started now. Does not own the epoch: a leader that gets
-no block gives its epoch up (`leadership_changes.give_up_used_up`).
+no block gives its epoch up (`leadership_changes.abandon_used_up_epoch`).
 
 The config store reserves a block with the epoch and more on request. The leader requests the next one before the block
 runs out, so that no unit waits for it; if starts are faster than the store, units wait for it a moment.

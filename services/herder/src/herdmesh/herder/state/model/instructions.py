@@ -232,13 +232,13 @@ class ReserveGenerations:
 class RenewEpoch:
     """Campaign again, on a new stream.
 
-    `give_up`: all generations of `epoch` are given out and the store reserves no more, so request another epoch.
+    `abandon`: all generations of `epoch` are given out and the store reserves no more, so request another epoch.
     Otherwise the lease ended by our own clock while the store may still count this herder as the leader: keep the
     epoch, it may be granted again.
     """
 
     epoch: int
-    give_up: bool
+    abandon: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def read(spec: RunSpec) -> OffsetsResult:
             sink_offsets_json({one.partition: one.offset for one in found}), earlier_topics_note(earlier)
         )
     finally:
-        clients.give_up(consumer)
+        clients.close_in_background(consumer)
 
 
 def parsed(question: AlterOffsets) -> dict[PartitionId, int | None]:
