@@ -34,17 +34,17 @@ _NOT_BUILT = "not built"
 _HEAD = """\
 # Known keys
 
-What becomes of each key that the Java connectors define to whose names a connector here answers, and of each property
-of a Connect worker: `works`, `no effect here`, or `not built`, with what to write instead. `herd validate`, `create`,
-`apply` and `herd describe connector` say the same of a config, of all its keys at once; a key that is in none of these
-tables, nor of the connector here, is called unknown, with the one that may be meant. `works` means that the key is
-read; which of its values are is on the connector's page. **not built** in bold is refused, as a run without it would
-write something else; any other is a warning, and the config runs.
+The effect of each key of the Java connectors that have a counterpart here, and of each property of a Connect worker:
+`works`, `no effect here` or `not built`, with the key or value to write instead. `herd validate`, `create`, `apply` and
+`herd describe connector` give the same answers for a config, for all its keys at once. A key that is neither in these
+tables nor a key of the connector here is reported as unknown, with the nearest known key. `works` means that the key is
+read; the connector's page lists the supported values. A **not built** in bold is refused, because a run without the key
+would write other data; every other key only causes a warning, and the connector runs.
 
-The definitions are facts from what is published: by reflection from Maven's artifacts (Debezium, MirrorMaker,
-FileStream), from the constants of public sources (JDBC, S3, HDFS, datagen, Aiven's HTTP sink), and for Confluent's HTTP
-sink from its reference. This page is made by `python -m libs.connectors.tests.common.published_keys.page` of what
-validation says, and a test compares them.
+The lists of keys come from published sources: by reflection from Maven's artifacts (Debezium, MirrorMaker, FileStream),
+from the constants of public sources (JDBC, S3, HDFS, datagen, Aiven's HTTP sink), and for Confluent's HTTP sink from its
+reference. This page is generated from validation by `python -m libs.connectors.tests.common.published_keys.page`, and a
+test compares the two.
 """
 
 
