@@ -109,6 +109,6 @@ async def test_a_store_whose_reader_is_stuck_makes_room_for_another_writer(
         await until_role(other, StoreRole.WRITER)
         await other.write(put(b"b", b"2"))
         assert other.state.values() == {b"a": b"1", b"b": b"2"}
-        assert "stands still" in store.health.message
+        assert "makes no progress" in store.health.message
     finally:
         await cluster.close()
