@@ -41,10 +41,10 @@ tables nor a key of the connector here is reported as unknown, with the nearest 
 read; the connector's page lists the supported values. A **not built** in bold is refused, because a run without the key
 would write other data; every other key only causes a warning, and the connector runs.
 
-The lists of keys come from published sources: by reflection from Maven's artifacts (Debezium, MirrorMaker, FileStream),
-from the constants of public sources (JDBC, S3, HDFS, datagen, Aiven's HTTP sink), and for Confluent's HTTP sink from its
-reference. This page is generated from validation by `python -m libs.connectors.tests.common.published_keys.page`, and a
-test compares the two.
+The lists of keys come from published sources: by reflection from Maven's artifacts (Debezium, MirrorMaker,
+FileStream), from the constants of public sources (JDBC, S3, HDFS, datagen, Aiven's HTTP sink), and for Confluent's
+HTTP sink from its reference. This page is generated from validation by `python -m
+libs.connectors.tests.common.published_keys.page`, and a test compares the two.
 """
 
 
