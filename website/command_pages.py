@@ -19,6 +19,7 @@ from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, NEXT_STEPS
 from herdmesh.rpc.status import CODES
 
 _TITLE = "Command line"
+_EXAMPLES = re.compile(r"^Examples:\n((?:\$ .+\n)+)", re.MULTILINE)
 COMMANDS, ERRORS = "docs/reference/cli.md", "docs/reference/errors.md"
 _WRITTEN = "`python -m website --pages` writes this page from the code; a test compares."
 #: The meaning of each exit code for a script, whatever the reason.
@@ -48,7 +49,9 @@ def _commands() -> str:
     context = typer.Context(command, info_name="herd")
     text = get_docs_for_click(obj=command, ctx=context, name="herd", title=_TITLE)
     introduction = f"{_WRITTEN} How a command ends: [errors](errors.md)."
-    lines = text.replace(f"# {_TITLE}\n", f"# {_TITLE}\n\n{introduction}\n", 1).rstrip().splitlines()
+    text = text.replace(f"# {_TITLE}\n", f"# {_TITLE}\n\n{introduction}\n", 1).rstrip()
+    # typer writes the examples of a command as they are; on a page they are a block
+    lines = _EXAMPLES.sub(lambda found: f"**Examples**:\n\n```console\n{found[1]}```\n", f"{text}\n").splitlines()
     summaries = dict(_summaries(command, context, "herd"))
     return "\n".join([*_with_links(lines, summaries), ""])
 

@@ -34,6 +34,7 @@ RUN_BY: Final = {
     "docs/connectors/postgres-source.md": "tests/e2e/test_connector_pages.py",
     "docs/connectors/spark.md": "tests/e2e/test_spark_page.py",
     "docs/how-to/try-transformations.md": "tests/docs/test_try_transformations.py",
+    "docs/how-to/command-line.md": "cli/tests/cli/test_screens.py",
     "docs/how-to/install.md": "tests/docs/test_shown_commands.py",
     "docs/how-to/plugins.md": "tests/e2e/test_plugin_versions.py",
     "docs/how-to/standalone.md": "tests/docs/test_shown_commands.py",

@@ -19,16 +19,17 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, Final
 
-import click
 import grpc
 import pytest
 import typer
+from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.cli.app import app
 from herdmesh.cli.commands.get import print_refused_plugins
 from herdmesh.cli.commands.run import listening_text
+from herdmesh.cli.grammar import canonical
 from herdmesh.cli.output import out
 from herdmesh.sdk.spark import task_session
 from herdmesh.standalone.process import Addresses
@@ -138,12 +139,13 @@ def _plain(text: str) -> list[list[str]]:
 def _parsed(arguments: list[str]) -> tuple[str, ...]:
     """The names of the command. Raises UsageError for an unknown command or option."""
     command: Any = typer.main.get_command(app)
-    context, names = click.Context(command, info_name="herd"), list[str]()
-    while isinstance(command, click.Group):
+    arguments = canonical(command, arguments)
+    context, names = typer.Context(command, info_name="herd"), list[str]()
+    while isinstance(command, TyperGroup):
         name, command, arguments = command.resolve_command(context, arguments)
         assert name is not None
         assert command is not None
-        context, names = click.Context(command, info_name=name, parent=context), [*names, name]
+        context, names = typer.Context(command, info_name=name, parent=context), [*names, name]
     command.make_parser(context).parse_args(list(arguments))
     return tuple(names)
 

@@ -30,8 +30,9 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_messages
 from herdmesh.cli import views
-from herdmesh.cli.client import DEFAULT_HERDER, HerderClient
+from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.apply import to_properties
+from herdmesh.cli.contexts import SERVICES
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.devstack.layout import role_of
 from herdmesh.devstack.stack import Stack, StackSettings
@@ -53,7 +54,7 @@ class Mesh:
         self.stack = stack
         self._watching = Watching()
         self.board = self._watching.board
-        self.client = HerderClient(DEFAULT_HERDER, patience_s=45.0)  # replaced once the stack has its ports
+        self.client = HerderClient(SERVICES["herder"][1], patience_s=45.0)  # replaced once the stack has its ports
         self._lag_consumers: dict[str, Consumer] = {}
         self._failpoints = Path(stack.settings.worker_env["HERDMESH_FAILPOINTS"].removeprefix("@"))
         self._failpoint_log = Path(stack.settings.worker_env["HERDMESH_FAILPOINT_LOG"])

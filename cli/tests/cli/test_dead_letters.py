@@ -17,7 +17,6 @@ from typer import BadParameter, Exit
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.cli import dead_letters
 from herdmesh.cli.commands import dlq as command
-from herdmesh.cli.commands.dlq import DeadLetterFormat
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.output import Format
 from herdmesh.cli.runner import run
@@ -177,7 +176,7 @@ LIST = {"stage": "", "error": "", "since": "", "replayed": False, "limit": 0}
 
 
 def test_a_list_has_all_pages_and_a_line_for_each_dead_letter(herd: Herd, herder: Herder) -> None:
-    code, out, _ = herd(command.list_dead_letters, **LIST, output=DeadLetterFormat.TABLE)
+    code, out, _ = herd(command.list_dead_letters, **LIST, output=Format.TABLE)
     header, *lines = out.splitlines()
     assert (code, header.split()) == (0, ["LETTER", "TIME", "STAGE", "ERROR", "ORIGINAL", "MESSAGE"])
     assert [line.split()[0] for line in lines] == ["0:4", "0:3", "0:2", "0:1", "0:0"]
@@ -189,7 +188,7 @@ def test_a_list_has_all_pages_and_a_line_for_each_dead_letter(herd: Herd, herder
 
 def test_a_list_with_a_limit_reports_that_there_are_more(herd: Herd, herder: Herder) -> None:
     options = {**LIST, "limit": 3, "stage": "TASK_PUT", "since": "2026-11-21", "replayed": True}
-    _, out, err = herd(command.list_dead_letters, **options, output=DeadLetterFormat.WIDE)
+    _, out, err = herd(command.list_dead_letters, **options, output=Format.WIDE)
     assert (len(out.splitlines()), "the newest 3; there are more" in err) == (4, True)
     assert "org.apache.kafka.connect.json.JsonConverter" in out
     assert "2026-11-20 08:00:00" in out
@@ -200,7 +199,7 @@ def test_a_list_with_a_limit_reports_that_there_are_more(herd: Herd, herder: Her
 
 
 def test_replay_accepts_the_listed_documents(herd: Herd, herder: Herder, tmp_path: Path) -> None:
-    _, out, _ = herd(command.list_dead_letters, **LIST, output=DeadLetterFormat.JSON)
+    _, out, _ = herd(command.list_dead_letters, **LIST, output=Format.JSON)
     (tmp_path / "letters.json").write_text(out)
     options = {"places": None, "everything": False, "again": False, "dry_run": False}
     code, text, _ = herd(command.replay, **options, files=[str(tmp_path / "letters.json")])

@@ -5,13 +5,15 @@ requests to the herder, and output.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
+import yaml
 from typer import Exit
 
 from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2 as connectors
 from herdmesh.api.worker.v1 import task_pb2
@@ -43,11 +45,12 @@ def connector(number: int) -> connectors.Connector:
 class Herder:
     """A herder with a given number of connectors, which it pages as the real one does."""
 
-    ListConnectors = GetConnector = ValidateConfig = None
+    ListConnectors = GetConnector = ValidateConfig = ListTopics = ListWorkers = WatchConnectors = None
 
     def __init__(self, count: int) -> None:
         self.shown = [connector(number) for number in range(count)]
         self.views: list[int] = []
+        self.events: list[messages.WatchConnectorsResponse] = []
 
     async def call(self, _method: Any, request: Any, timeout_s: float | None = None) -> Any:
         if isinstance(request, messages.ValidateConfigRequest):
@@ -58,6 +61,10 @@ class Herder:
             if not found:
                 raise from_reason("CONNECTOR_NOT_FOUND", "there is none")
             return messages.GetConnectorResponse(connector=found[0])
+        if isinstance(request, admin.ListTopicsRequest):
+            return admin.ListTopicsResponse(topics=["orders"] if request.name == "sink-0001" else [])
+        if isinstance(request, admin.ListWorkersRequest):
+            return admin.ListWorkersResponse(workers=[worker("w1"), worker("w2")])
         self.views.append(request.view)
         left = [one for one in self.shown if one.name > request.page_token]
         page = messages.ListConnectorsResponse(connectors=left[: request.page_size or PAGE])
@@ -68,6 +75,16 @@ class Herder:
                 for task in one.tasks:
                     task.ClearField("progress")
         return page
+
+    async def stream(self, _method: Any, _request: Any) -> AsyncIterator[messages.WatchConnectorsResponse]:
+        """Yields the events, then ends as on Ctrl-C."""
+        for event in self.events:
+            yield event
+        raise KeyboardInterrupt
+
+
+def worker(name: str, state: connectors.WorkerState.ValueType = connectors.WORKER_STATE_CONNECTED) -> Any:
+    return connectors.Worker(worker_id=name, state=state, slots=8)
 
 
 Herd = Callable[..., tuple[int, str, str]]
@@ -219,3 +236,94 @@ def test_describe_shows_state_restarts_errors_and_partitions(herd: Herd) -> None
     ]
     assert ["0", "orders", "2", "100", "120", "1600", "1,480", "20"] in [line.split() for line in lines]
     assert ["topics", "orders"] in [line.split() for line in lines]
+
+
+def test_one_connector_passes_the_filters_as_a_list_does(herd: Herd) -> None:
+    for name, kept in (("sink-0000", 1), ("sink-0001", 0)):
+        _, out, err = herd(Herder(3), get.connectors, name, state=["failed"], columns="name,state")
+        assert [line.split()[0] for line in out.splitlines()] == ["NAME", *[name] * kept]
+        assert ("0 of 0 that match, 1 in all" in err) == (not kept)
+    assert json.loads(herd(Herder(3), get.connectors, "sink-0001", output=Format.JSON)[1])["name"] == "sink-0001"
+    assert json.loads(herd(Herder(3), get.connectors, "sink-0001", output=Format.JSON, kind="source")[1]) == []
+
+
+def test_every_format_lists_the_connectors_that_match(herd: Herd) -> None:
+    failed = {"state": ["failed"], "columns": "name,failed,lag"}
+    names = [f"sink-{number:04}" for number in range(0, MANY, FAILING)]
+    _, out, _ = herd(Herder(MANY), get.connectors, output=Format.NAME, **failed)
+    assert out.split() == [f"connector/{name}" for name in names]
+    _, out, _ = herd(Herder(MANY), get.connectors, output=Format.CSV, **failed)
+    assert out.splitlines() == ["NAME,FAILED,LAG", *(f"{name},1,{int(name[-4:])}" for name in names)]
+    _, out, _ = herd(Herder(MANY), get.connectors, output=Format.parse("jsonpath={[*].name}"), **failed)
+    assert out.split() == names
+    _, out, _ = herd(Herder(MANY), get.connectors, output=Format.YAML, **failed)
+    assert [one["name"] for one in yaml.safe_load(out)] == names
+
+
+def test_topics_of_a_connector_that_does_not_exist_are_not_found(herd: Herd) -> None:
+    assert herd(Herder(3), get.topics, "sink-0001")[:2] == (0, "orders\n")
+    assert herd(Herder(3), get.topics, "sink-0002")[:2] == (0, "sink-0002 has used no topic yet\n")
+    code, out, err = herd(Herder(3), get.topics, "nope")
+    assert (code, out, "no connector nope; there are: sink-0000" in err) == (3, "", True)
+    assert herd(Herder(3), get.topics, "sink-0001", output=Format.NAME)[1] == "topic/orders\n"
+
+
+def test_tasks_are_listed_by_connector_by_state_and_one_by_one(herd: Herd) -> None:
+    _, out, _ = herd(Herder(3), get.tasks)
+    assert [line.split()[0] for line in out.splitlines()] == ["NAME", "sink-0000/0", "sink-0001/0", "sink-0002/0"]
+    assert herd(Herder(3), get.tasks, state=["failed"], output=Format.NAME)[1] == "task/sink-0000/0\n"
+    assert json.loads(herd(Herder(3), get.tasks, "sink-0001", output=Format.JSON)[1])[0]["connector"] == "sink-0001"
+    assert json.loads(herd(Herder(3), get.tasks, "sink-0001/0", output=Format.JSON)[1])["state"] == "RUNNING"
+    code, _, err = herd(Herder(3), get.tasks, "sink-0001/7")
+    assert (code, "connector sink-0001 has no task 7; there are: 0" in err) == (3, True)
+
+
+def test_describe_shows_one_task(herd: Herd) -> None:
+    code, out, _ = herd(Herder(1), describe.describe_task, "sink-0000/0")
+    assert (code, out.splitlines()[0]) == (0, "sink-0000/0 FAILED on w0, generation 0")
+    assert json.loads(herd(Herder(1), describe.describe_task, "sink-0000/0", output=Format.JSON)[1])["id"] == 0
+
+
+def test_get_all_lists_connectors_tasks_and_workers(herd: Herd) -> None:
+    _, out, _ = herd(Herder(1), get.everything)
+    assert [part.splitlines()[0] for part in out.split("\n\n")] == ["connectors", "tasks", "workers"]
+    assert herd(Herder(1), get.everything, output=Format.NAME)[1].split() == [
+        *("connector/sink-0000", "worker/w1", "worker/w2", "task/sink-0000/0"),
+    ]
+    assert set(json.loads(herd(Herder(1), get.everything, output=Format.JSON)[1])) == {"connectors", "workers"}
+    assert herd(Herder(1), get.everything, output=Format.CSV)[1].splitlines()[-1] == "worker,w2,CONNECTED,"
+
+
+def event(**what: Any) -> messages.WatchConnectorsResponse:
+    return messages.WatchConnectorsResponse(**what)
+
+
+def test_watch_prints_a_line_for_each_change_of_a_state(herd: Herd) -> None:
+    herder = Herder(2)
+    busy, stopped = connector(1), connector(1)
+    busy.tasks[0].progress.records_out += 1_000
+    stopped.status.state = common.RUN_STATE_STOPPED
+    herder.events = [event(connector=busy), event(connector=stopped), event(connector=stopped)]
+    herder.events += [event(connector=connector(7)), event(deleted="sink-0001"), event(deleted="other")]
+    code, out, _ = herd(herder, get.connectors, watch=True, columns="name,state,records", kind="sink")
+    assert code == 130
+    assert [line.split() for line in out.splitlines()] == [
+        *(["NAME", "STATE", "RECORDS"], ["sink-0000", "RUNNING", "0"], ["sink-0001", "RUNNING", "10"]),
+        *(["sink-0001", "STOPPED", "10"], ["sink-0007", "RUNNING", "70"], ["sink-0001", "DELETED"]),
+    ]
+
+
+def test_watch_prints_documents_for_programs(herd: Herd) -> None:
+    herder = Herder(1)
+    herder.events = [event(deleted="sink-0000")]
+    _, out, _ = herd(herder, get.connectors, watch=True, output=Format.JSON)
+    assert [json.loads(line).get("deleted", False) for line in out.splitlines()] == [False, True]
+
+
+def test_watch_follows_workers(herd: Herd) -> None:
+    herder = Herder(0)
+    herder.events = [event(worker=worker("w2")), event(worker=worker("w2", connectors.WORKER_STATE_LOST))]
+    _, out, _ = herd(herder, get.workers, watch=True)
+    assert [line.split()[:2] for line in out.splitlines()] == [
+        *(["WORKER", "STATE"], ["w1", "CONNECTED"], ["w2", "CONNECTED"], ["w2", "LOST"]),
+    ]

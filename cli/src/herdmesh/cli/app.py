@@ -1,4 +1,8 @@
-"""`herd`: all commands for a user at a terminal, as one application. Owns the list of commands."""
+"""`herd`: all commands for a user at a terminal, as one application.
+
+Owns the list of commands and the options of the whole program. The words of a command line pass through
+`herdmesh.cli.grammar` first.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from herdmesh.cli import contexts
 from herdmesh.cli.commands import (
     apply,
     create,
@@ -28,11 +33,16 @@ from herdmesh.cli.commands import (
     version,
     watch,
 )
+from herdmesh.cli.commands import context as context_command
 from herdmesh.cli.commands.data import consume, example, produce, topics
+from herdmesh.cli.grammar import HerdRoot, prepare
+from herdmesh.cli.output import out
 from herdmesh.rpc import tracing
 
 app = typer.Typer(
     name="herd",
+    cls=HerdRoot,
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -40,20 +50,46 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        out.print(version.client_text())
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
+    no_headers: Annotated[
+        bool, typer.Option("--no-headers", help="Leave out the line of column names of tables and of -o csv.")
+    ] = False,
+    context: Annotated[
+        str,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            help="Use the mesh of this context. `herd context list` shows them.",
+            autocompletion=context_command.names,
+        ),
+    ] = "",
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version of herd."),
+    ] = False,
     trace: Annotated[
         bool,
         typer.Option(
             "--trace",
             help="Begin a trace and print its id: whatever the services do because of this command is a part of it, "
-            "down to the first batches of its tasks, where they export spans (OTEL_EXPORTER_OTLP_ENDPOINT). A trace "
-            "that "
-            "TRACEPARENT names is gone on with.",
+            "down to the first batches of its tasks, where they export spans (OTEL_EXPORTER_OTLP_ENDPOINT). If "
+            "TRACEPARENT names a trace, the command continues that one.",
         ),
     ] = False,
 ) -> None:
-    """Move data between Kafka and everything else."""
+    """Move data between Kafka and everything else.
+
+    These options may stand anywhere on the line. --herder and -o may stand before the command too.
+    """
+    out.headers = not no_headers
+    contexts.select(context)
     if trace:
         traceparent = os.environ.get(tracing.TRACEPARENT_ENV, "")
         if not tracing.is_traceparent(traceparent):
@@ -94,3 +130,16 @@ app.command()(demo.demo)
 app.add_typer(example.example_app, name="example")
 app.command()(version.version)
 app.add_typer(plugin.plugin_app, name="plugin")
+app.add_typer(context_command.context_app, name="context")
+
+
+@app.command("help")
+def show_help(
+    context: typer.Context,
+    command: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...", help="The words of a command.")] = None,
+) -> None:
+    """Show the help of a command; the same as its -h."""
+    context.find_root().command.main([*(command or ()), "--help"], prog_name="herd")
+
+
+prepare(app)

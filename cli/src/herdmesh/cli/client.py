@@ -11,7 +11,6 @@ import getpass
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,8 +18,8 @@ import grpc
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as service
+from herdmesh.cli.contexts import find_target
 from herdmesh.cli.errors import CommandError, from_reason, unreachable
-from herdmesh.devstack.layout import StackLayout
 from herdmesh.rpc import errors as rpc_errors
 from herdmesh.rpc import tracing
 from herdmesh.rpc.client import connect
@@ -29,10 +28,6 @@ from herdmesh.rpc.leader import LeaderSearch
 if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
 
-DEFAULT_HERDER = "127.0.0.1:7203"
-DEFAULT_CONFIG_STORE = "127.0.0.1:7201"
-DEFAULT_STATUS_STORE = "127.0.0.1:7202"
-DEFAULT_DATA_DIR = Path(".herd")
 #: A fail-over of the leader takes under 5 s; waiting longer hides a real outage.
 PATIENCE_S = 10.0
 #: After this time without a message the client checks whether the herder is alive, and waits as long for the response.
@@ -50,29 +45,18 @@ _ANOTHER_MAY_LEAD = frozenset({"NO_LEADER", "SHUTTING_DOWN", "UNREACHABLE", "WRI
 
 
 def find_herder(option: str | None) -> str:
-    """Addresses of herders, comma separated: from the flag, HERDMESH_HERDER, the stack in ./.herd, else the default
-    port.
-    """
-    if option:
-        return option
-    if address := os.environ.get("HERDMESH_HERDER"):
-        return address
-    state = StackLayout(DEFAULT_DATA_DIR).read_state()
-    return state.herder if state is not None and state.herder else DEFAULT_HERDER
+    """Addresses of herders, comma separated, as `herdmesh.cli.contexts` finds them."""
+    return find_target(option).address
 
 
 def find_config_stores(option: str | None) -> list[str]:
-    """Addresses of the replicas: from the flag, HERDMESH_CONFIG_STORE, the stack in ./.herd, else the default port."""
-    state = StackLayout(DEFAULT_DATA_DIR).read_state()
-    running = state.config_store if state is not None else ""
-    return _split(option or os.environ.get("HERDMESH_CONFIG_STORE") or running or DEFAULT_CONFIG_STORE)
+    """Addresses of the replicas, found as those of herders are."""
+    return _split(find_target(option, "config_store").address)
 
 
 def find_status_stores(option: str | None) -> list[str]:
-    """As `find_config_stores`, with HERDMESH_STATUS_STORE."""
-    state = StackLayout(DEFAULT_DATA_DIR).read_state()
-    running = state.status_store if state is not None else ""
-    return _split(option or os.environ.get("HERDMESH_STATUS_STORE") or running or DEFAULT_STATUS_STORE)
+    """As `find_config_stores`."""
+    return _split(find_target(option, "status_store").address)
 
 
 def _split(addresses: str) -> list[str]:
@@ -82,10 +66,14 @@ def _split(addresses: str) -> list[str]:
 class HerderClient:
     """Client of the leading herder. `async with HerderClient(addresses) as client`.
 
-    `addresses`: any herders of the mesh, comma separated; a follower is enough to find the leader.
+    `addresses`: any herders of the mesh, comma separated; a follower is enough to find the leader. `check` is called
+    with each request of `call` before it is sent, and may raise.
     """
 
-    def __init__(self, addresses: str, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, addresses: str, patience_s: float = PATIENCE_S, check: Callable[[Any], None] | None = None
+    ) -> None:
+        self._check = check
         self._search = LeaderSearch(addresses)
         self._configured = addresses
         self._patience_s = patience_s
@@ -116,6 +104,8 @@ class HerderClient:
 
         Raises `CommandError` with the service's reason, or `UNREACHABLE`.
         """
+        if self._check is not None:
+            self._check(request)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._patience_s
         while True:

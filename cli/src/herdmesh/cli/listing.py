@@ -1,4 +1,4 @@
-"""The table of `herd get connectors`: filters, order, columns.
+"""The tables of `herd get`: filters, order, columns.
 
 Owns the columns, the filters and the sort keys. Fetches nothing and prints nothing: rows in, rows out. Invariant:
 unknown values sort last, in either direction, and rows with equal keys keep the order of names.
@@ -14,7 +14,7 @@ from datetime import datetime
 from rich.markup import escape
 
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import age, colored, connector_lag, connector_uncommitted, count
+from herdmesh.cli.output import TASK_COLUMNS, age, colored, connector_lag, connector_uncommitted, count, task_row
 from herdmesh.cli.views import Json
 
 #: States of a connector or a task (Connect's, without those that are never shown), and types of connectors.
@@ -94,14 +94,61 @@ def rows(connectors: Iterable[Json], columns: Sequence[str]) -> list[list[str]]:
     return [[COLUMNS[name].cell(one) for name in columns] for one in connectors]
 
 
+def tasks_of(connectors: Iterable[Json]) -> list[Json]:
+    """The tasks of connectors, each with `name` (`connector/0`) and `connector`."""
+    return [
+        {"name": f"{one['name']}/{task['id']}", "connector": one["name"], **task}
+        for one in ordered(connectors, "NAME")
+        for task in one["tasks"]
+    ]
+
+
+def task_table(tasks: Iterable[Json], *, wide: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of tasks from `tasks_of`."""
+    columns = ["NAME", *TASK_COLUMNS[1:], *(("GENERATION", "AGE") if wide else ()), "ATTENTION"]
+    rows: list[list[str]] = []
+    for task in tasks:
+        more = [str(task["generation"] or "-"), age(task.get("since"))] if wide else []
+        rows.append([escape(task["name"]), *task_row(task)[1:], *more, escape(_first_line(task))])
+    return columns, rows
+
+
+def worker_table(workers: Iterable[Json]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of workers."""
+    rows = [
+        [
+            escape(one["worker_id"]),
+            colored(one["state"]),
+            str(one["slots"]),
+            str(len(one["connectors"])),
+            str(len(one["tasks"])),
+            escape(one["reason"] or ""),
+        ]
+        for one in workers
+    ]
+    return ["WORKER", "STATE", "SLOTS", "CONNECTORS", "TASKS", "WHY"], rows
+
+
+def states_of_all(connectors: Sequence[Json], workers: Iterable[Json]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of all objects together: kind, name, state, and the first problem."""
+    listed = ordered(connectors, "NAME")
+    rows = [["connector", one["name"], one["connector"]["state"], attention(one)] for one in listed]
+    rows += [["task", one["name"], one["state"], _first_line(one)] for one in tasks_of(listed)]
+    rows += [["worker", one["worker_id"], one["state"], one["reason"] or ""] for one in workers]
+    return ["KIND", "NAME", "STATE", "ATTENTION"], [[*map(escape, row)] for row in rows]
+
+
 def attention(one: Json) -> str:
     """The first problem of a connector or its tasks, in one line; empty = no problem."""
     for unit in (one["connector"], *one["tasks"]):
-        text = str(unit.get("error") or unit.get("explanation") or "").strip()
-        if text:
-            first = text.splitlines()[0]
+        if first := _first_line(unit):
             return f"task {unit['id']}: {first}" if "id" in unit else first
     return ""
+
+
+def _first_line(unit: Json) -> str:
+    text = str(unit.get("error") or unit.get("explanation") or "").strip()
+    return text.splitlines()[0] if text else ""
 
 
 def _comparable(value: str | float | None) -> tuple[int, float, str]:

@@ -1,6 +1,7 @@
-"""The output of commands: tables for people, JSON for programs.
+"""The output of commands: tables for people, documents for programs.
 
-Owns colours, columns and the JSON envelope. Does not fetch. Invariant: with `-o json` standard output holds exactly one
+Owns the formats of `-o`, colours, columns and the envelope of an error. Does not fetch. The text of a document in YAML,
+CSV or by a JSONPath is made in `herdmesh.cli.documents`. Invariant: with `-o json` standard output holds exactly one
 JSON document (one per line for streams), and all text for people goes to standard error.
 """
 
@@ -8,18 +9,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TextIO
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from herdmesh.cli import documents
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.quick_table import QuickTable
+from herdmesh.cli.tables import PIPE_WIDTH, Fit, ScreenColumn, ScreenTable
 
 if TYPE_CHECKING:
     from herdmesh.cli.views import Json
@@ -49,34 +53,141 @@ STATE_STYLES = {
 }
 
 
-class Format(StrEnum):
-    """The output formats."""
+@dataclass(frozen=True, slots=True)
+class Format:
+    """An output format: the value of `-o`. `template` is for jsonpath alone."""
 
-    TABLE = "table"
-    JSON = "json"
+    name: str
+    template: str = ""
+
+    TABLE: ClassVar[Format]
+    WIDE: ClassVar[Format]
+    JSON: ClassVar[Format]
+    YAML: ClassVar[Format]
+    NAME: ClassVar[Format]
+    CSV: ClassVar[Format]
+
+    @property
+    def is_document(self) -> bool:
+        """True when standard output is for programs: the command prints one document and nothing else."""
+        return self.name not in ("table", "wide")
+
+    @property
+    def has_errors(self) -> bool:
+        """True when an error is a document too; in other formats it is text on standard error."""
+        return self.name in ("json", "yaml")
+
+    @property
+    def is_wide(self) -> bool:
+        """True when a table has all its columns and nothing is cut."""
+        return self.name == "wide"
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.template}" if self.template else self.name
+
+    @classmethod
+    def parse(cls, given: str | Format) -> Format:
+        """The format of a text such as `yaml` or `jsonpath={.name}`. Raises BadParameter that lists the formats."""
+        if isinstance(given, Format):
+            return given
+        name, equals, template = given.partition("=")
+        if name == "jsonpath" and template:
+            return cls(name, template)
+        if given not in FORMATS or equals:
+            raise typer.BadParameter(f"no format {given}; there are: {', '.join(FORMATS)}, jsonpath='{{.name}}'")
+        return cls(name)
 
 
-#: Output that is not a terminal gets whole lines, so that a search in it finds uncut texts.
-_WIDTH_OF_PIPES = 100_000
+#: The formats without a template.
+FORMATS: Final = ("table", "wide", "json", "yaml", "name", "csv")
+Format.TABLE, Format.WIDE, Format.JSON = Format("table"), Format("wide"), Format("json")
+Format.YAML, Format.NAME, Format.CSV = Format("yaml"), Format("name"), Format("csv")
 
 
-def _width(stream: TextIO) -> int | None:
-    """The width of the output, None = the terminal's own."""
-    return None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_OF_PIPES
+class OutputConsole(Console):
+    """A console that knows whether it is for a person. Its tables ask it for their width and for their headers."""
+
+    def __init__(self, stream: TextIO, *, stderr: bool = False) -> None:
+        terminal = stream.isatty()
+        # https://no-color.org: any value that is not empty. rich would leave bold and dim.
+        plain = bool(os.environ.get("NO_COLOR"))
+        super().__init__(
+            stderr=stderr,
+            highlight=False,
+            emoji=False,
+            width=None if terminal else PIPE_WIDTH,
+            color_system=None if plain else "auto",
+        )
+        self.headers = True
+        """False = a table has no line of column names (`--no-headers`)."""
+        self.whole = False
+        """True = a table has all its columns and nothing is cut (`-o wide`)."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich prints, but a line that is longer than the terminal continues on the next one instead of ending."""
+        options.setdefault("crop", False)
+        super().print(*objects, **options)
 
 
-out = Console(highlight=False, width=_width(sys.stdout))
-err = Console(stderr=True, highlight=False, width=_width(sys.stderr))
+out = OutputConsole(sys.stdout)
+err = OutputConsole(sys.stderr, stderr=True)
 
 
-def print_json(document: Any) -> None:
-    """Print one document, indented, on standard output."""
-    out.print(json.dumps(document, indent=2, ensure_ascii=False), markup=False, soft_wrap=True)
+def print_document(
+    output: Format, document: Any, *, kind: str = "", rows: tuple[Sequence[str], Iterable[Sequence[str]]] | None = None
+) -> None:
+    """Print one document of plain values on standard output, in a format for programs.
+
+    `kind` is the noun before each name (`-o name`), "" = by the key that names the object. `rows` are columns and cells
+    (markup) of `-o csv`, where the command has a table of its own; else the document's values are the columns.
+    """
+    if output != Format.JSON:
+        document = json.loads(json.dumps(document))  # plain values: an enum is its text
+    match output.name:
+        case "yaml":
+            text = documents.yaml_text(document)
+        case "name":
+            text = "\n".join(documents.names(document, kind))
+        case "jsonpath":
+            text = documents.jsonpath_text(document, output.template)
+        case "csv" if rows is not None:
+            columns, cells = rows
+            text = documents.csv_rows(columns, ([_bare(cell) for cell in row] for row in cells), headers=out.headers)
+        case "csv":
+            text = documents.csv_text(document, headers=out.headers)
+        case _:
+            text = json.dumps(document, indent=2, ensure_ascii=False)
+    _write(text)
 
 
-def print_json_line(document: Any) -> None:
-    """Print one event of a stream on one line."""
-    out.print(json.dumps(document, ensure_ascii=False), markup=False, soft_wrap=True)
+def print_line(output: Format, document: Any, *, kind: str = "") -> None:
+    """Print one event of a stream: a line of JSON, a document of a YAML stream, or the lines of another format."""
+    if output == Format.JSON:
+        _write(json.dumps(document, ensure_ascii=False))
+        return
+    document = json.loads(json.dumps(document))
+    if output == Format.YAML:
+        _write(f"---\n{documents.yaml_text(document)}")
+    elif output == Format.CSV:
+        _write(documents.csv_text(document, headers=False))
+    else:
+        print_document(output, document, kind=kind)
+
+
+def _write(text: str) -> None:
+    if text:
+        out.print(text.removesuffix("\n"), markup=False, soft_wrap=True)
+
+
+def _bare(cell: str) -> str:
+    """A cell for a program: no markup, no separators of thousands, nothing for a dash."""
+    text = Text.from_markup(cell, emoji=False).plain
+    if text == "-":
+        return ""
+    return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
+
+
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 
 
 def error_document(error: CommandError) -> Json:
@@ -88,9 +199,9 @@ def error_document(error: CommandError) -> Json:
 
 
 def print_error(error: CommandError, output: Format) -> None:
-    """Print cause and next step."""
-    if output is Format.JSON:
-        print_json(error_document(error))
+    """Print cause and next step: in JSON and YAML as a document, else as text on standard error."""
+    if output.has_errors:
+        print_document(output, error_document(error))
         return
     err.print(f"[bold red]error[/] {escape(error.message)} [dim]({error.reason})[/]", soft_wrap=True)
     for field, message in error.fields:
@@ -106,56 +217,56 @@ def colored(state: str) -> str:
 
 
 def table(
-    title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]], cut_columns: Collection[str] | None = None
-) -> QuickTable:
-    """A table without lines between rows; cells are markup. `cut_columns` None = the columns that usually are
-    too long.
+    title: str | None,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    cut_columns: Collection[str] | None = None,
+    *,
+    every_column: bool = False,
+) -> ScreenTable:
+    """A table without lines between rows; cells are markup. `cut_columns` None = the columns that usually are too long.
+
+    A table with a cut column has one line for each row, so its first column is cut too where nothing else helps. In
+    other tables texts continue on the next line. `every_column` = no column is left out on a narrow terminal, because
+    the user has chosen them.
     """
-    built = QuickTable(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold dim")
-    cut_names = _CUT if cut_columns is None else cut_columns
-    cut = {at for at, column in enumerate(columns) if column in cut_names}
-    for column in columns:
-        # Columns that may wrap are made narrow first: in a table with cut columns, no other column wraps.
-        justify = "right" if column in _NUMERIC else "left"
-        built.add_column(column, justify=justify, overflow="fold", no_wrap=bool(cut) and column not in cut_names)
-    for row in rows:
-        built.add_row(*(_one_line(cell) if at in cut else cell for at, cell in enumerate(row)))
-    return built
+    cut = _CUT.intersection(columns) if cut_columns is None else set(cut_columns)
 
+    def fit(name: str) -> Fit:
+        if name in _NUMERIC or name in _STATES:
+            return Fit.KEEP
+        if cut:
+            return Fit.CUT if name in cut else Fit.MIDDLE if name == columns[0] else Fit.KEEP
+        return Fit.FOLD
 
-def _one_line(cell: str) -> Text:
-    text = Text.from_markup(cell)
-    text.no_wrap, text.overflow = True, "ellipsis"
-    return text
+    made = [
+        ScreenColumn(name, fit(name), name in _NUMERIC, None if every_column else _RANKS.get(name)) for name in columns
+    ]
+    return ScreenTable(title, made, [list(row) for row in rows])
 
 
 #: Columns whose cells are cut at the width of the terminal: a list of a thousand has one line for each, and
 #: `herd describe` has the rest.
 _CUT = {"ATTENTION"}
+_STATES = {"STATE", "WANTED", "CONDITION", "ACTION", "ROLE", "LEVEL"}
 _NUMERIC = {
-    *(
-        "LAG",
-        "BEHIND",
-        "UNCOMMITTED",
-        "RECORDS",
-        "REC/S",
-        "SLOTS",
-        "STARTS",
-        "RESTARTS",
-        "PID",
-        "TASK",
-        "UNDECODABLE",
-        "PARTITION",
-        "OFFSET",
-        "FAILED",
-        "AGE",
-        "CONNECTORS",
-        "GENERATION",
+    *("LAG", "BEHIND", "UNCOMMITTED", "RECORDS", "REC/S", "SLOTS", "STARTS", "RESTARTS", "PID", "TASK", "UNDECODABLE"),
+    *("PARTITION", "OFFSET", "COMMITTED", "POSITION", "END", "FAILED", "AGE", "CONNECTORS", "GENERATION"),
+}
+#: Columns that a narrow terminal leaves out, the first one first. Others are never left out: names, states, ATTENTION.
+_RANKS: Final = {
+    name: rank
+    for rank, name in enumerate(
+        (
+            *("PID", "RESTARTS", "GENERATION", "STARTS", "RECORDS", "REC/S", "UNCOMMITTED", "TYPE", "WANTED", "AGE"),
+            *("ALIASES", "VERSION", "IMPORTANCE", "POSITION", "END", "COMMITTED", "CHANGED", "ACTIVITY", "FAILED"),
+            *("SLOTS", "CONNECTORS", "WORKERS", "WORKER", "ADDRESS", "UNDECODABLE", "LAG", "BEHIND", "TASKS"),
+        )
     )
 }
 
 
-def paged(shown: QuickTable, lines: int) -> None:
+def paged(shown: ScreenTable, lines: int) -> None:
     """Print a table, through the terminal's pager when it is longer than the terminal; never when it is piped."""
     if out.is_terminal and lines + 2 > out.height:
         with out.pager(styles=True):
@@ -166,22 +277,22 @@ def paged(shown: QuickTable, lines: int) -> None:
 
 def task_rows(connector: Json) -> list[list[str]]:
     """Rows for the tasks of one connector."""
-    rows: list[list[str]] = []
-    for task in connector["tasks"]:
-        moved: Json = task.get("progress", {})
-        rows.append(
-            [
-                str(task["id"]),
-                colored(task["state"]),
-                escape(task["worker_id"] or "-"),
-                moved.get("activity", "-").lower(),
-                task_lag(task),
-                count(moved.get("records_out")),
-                count(round(moved.get("records_per_second", 0))),
-                count(task["start_count"]),
-            ]
-        )
-    return rows
+    return [task_row(task) for task in connector["tasks"]]
+
+
+def task_row(task: Json) -> list[str]:
+    """The cells of a task in `TASK_COLUMNS`."""
+    moved: Json = task.get("progress", {})
+    return [
+        str(task["id"]),
+        colored(task["state"]),
+        escape(task["worker_id"] or "-"),
+        moved.get("activity", "-").lower(),
+        task_lag(task),
+        count(moved.get("records_out")),
+        count(round(moved.get("records_per_second", 0))),
+        count(task["start_count"]),
+    ]
 
 
 _STANDING = ("PAUSED", "FAILED")

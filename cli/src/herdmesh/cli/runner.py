@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from herdmesh.cli.client import DEFAULT_DATA_DIR, HerderClient, find_herder
+from herdmesh.cli import completion
+from herdmesh.cli.client import HerderClient, find_herder
+from herdmesh.cli.contexts import DEFAULT_DATA_DIR, guard
 from herdmesh.cli.errors import EXIT_INTERNAL, CommandError
-from herdmesh.cli.output import Format, print_error
+from herdmesh.cli.output import FORMATS, Format, err, out, print_error
 from herdmesh.devstack.errors import DevstackError
 
 HerderOption = Annotated[
@@ -19,18 +22,36 @@ HerderOption = Annotated[
     typer.Option(
         "--herder",
         metavar="HOST:PORT",
-        help="Any herder of the cluster, or several, comma separated. Default: HERDMESH_HERDER, the stack in ./.herd, "
-        "else 127.0.0.1:7203.",
+        help="Any herder of the cluster, or several, comma separated. Default: HERDMESH_HERDER, the current context, "
+        "the stack in ./.herd; queries also try 127.0.0.1:7203. `herd context show` tells which.",
     ),
 ]
-OutputOption = Annotated[Format, typer.Option("-o", "--output", help="table for people, json for programs.")]
+OutputOption = Annotated[
+    Format,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        parser=Format.parse,
+        autocompletion=lambda: [*FORMATS, "jsonpath="],
+        help="table; wide: with every column, nothing cut; json, yaml, csv, name, jsonpath='{.name}'. "
+        "--no-headers leaves out the line of column names.",
+    ),
+]
 DataOption = Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder that keeps everything of the stack.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the connector.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the connector.", autocompletion=completion.connectors)
+]
+WorkerArgument = Annotated[
+    str,
+    typer.Argument(metavar="WORKER", help="Its id, as `herd get workers` shows it.", autocompletion=completion.workers),
+]
 DATA_DIR = DEFAULT_DATA_DIR
 
 
 def run(output: Format, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run one command to its end. Exits with the code of its error, 130 on Ctrl-C."""
+    out.whole = output.is_wide
     try:
         asyncio.run(work())
     except CommandError as error:
@@ -43,11 +64,15 @@ def run(output: Format, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         raise typer.Exit(130) from None
 
 
+def _say_mesh(text: str) -> None:
+    err.print(f"[dim]{escape(text)}[/]", soft_wrap=True)
+
+
 def with_herder(output: Format, herder: str | None, work: Callable[[HerderClient], Awaitable[None]]) -> None:
     """Run one command that talks to the leading herder."""
 
     async def connected() -> None:
-        async with HerderClient(find_herder(herder)) as client:
+        async with HerderClient(find_herder(herder), check=guard(herder, _say_mesh)) as client:
             await work(client)
 
     run(output, connected)

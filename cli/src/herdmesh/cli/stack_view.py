@@ -20,7 +20,7 @@ from rich.text import Text
 from herdmesh.cli import views
 from herdmesh.cli.board import Board, render_services
 from herdmesh.cli.connector_lines import ConnectorLines
-from herdmesh.cli.output import Format, out, print_json_line
+from herdmesh.cli.output import Format, out, print_line
 from herdmesh.devstack.layout import StackState
 from herdmesh.devstack.stack import Stack
 from herdmesh.devstack.supervision.state_lines import StateLines
@@ -55,8 +55,8 @@ class StackView(Protocol):
 
 def view_of(stack: Stack, output: Format) -> StackView:
     """The view for this output."""
-    if output is Format.JSON:
-        return _Document(stack)
+    if output.is_document:
+        return _Document(stack, output)
     return _Picture(stack) if out.is_terminal else _Lines(stack)
 
 
@@ -144,8 +144,9 @@ class _Lines:
 class _Document:
     """One JSON document, when the stack is ready."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, output: Format) -> None:
         self._stack = stack
+        self._output = output
 
     def __enter__(self) -> StackView:
         return self
@@ -158,4 +159,4 @@ class _Document:
 
     def enter(self, phase: str) -> None:
         if phase == "running":
-            print_json_line(asdict(self._stack.state))
+            print_line(self._output, asdict(self._stack.state))

@@ -19,7 +19,7 @@ from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, err, out, print_json
+from herdmesh.cli.output import Format, err, out, print_document
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -65,8 +65,8 @@ def apply(
                 if not keep_going:
                     raise _after(error, results) from None
                 bad.append((one.source, error))
-        if output is Format.JSON and results:
-            print_json(results if len(results) != 1 else results[0])
+        if output.is_document and results:
+            print_document(output, results if len(results) != 1 else results[0])
         if bad:
             raise not_all(bad, f"{len(results)} applied")
 
@@ -80,7 +80,7 @@ def apply(
             raise replace(error, message=f"connector {name}: {error.message}") from None
         tell_warnings(name, reply.warnings)
         verb = "created" if reply.created else "updated"
-        if output is Format.TABLE:
+        if not output.is_document:
             out.print(f"connector [bold]{escape(name)}[/] {verb}")
         return {"result": verb, **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)}
 
@@ -95,7 +95,7 @@ def validate(files: FilesOption, herder: HerderOption = None, output: OutputOpti
         found: list[worker_service.ConfigValidation] = []
         for one in given:
             found.append(await _validation(client, one))
-            if output is Format.JSON:
+            if output.is_document:
                 continue
             try:
                 refuse_invalid(one.name, found[-1])
@@ -106,9 +106,9 @@ def validate(files: FilesOption, herder: HerderOption = None, output: OutputOpti
             out.print(f"connector [bold]{escape(one.name)}[/] is valid; nothing was changed")
         if bad:
             raise not_all(bad, "nothing was changed")
-        if output is Format.JSON:
+        if output.is_document:
             shown = [views.validation(one) for one in found]
-            print_json(shown if len(shown) != 1 else shown[0])
+            print_document(output, shown if len(shown) != 1 else shown[0])
             if any(one.error_count for one in found):
                 raise typer.Exit(EXIT_CODES["CONFIG_INVALID"])
 

@@ -15,7 +15,7 @@ from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.apply import read_document, read_documents, tell_warnings, to_properties, unusable
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, out, print_json
+from herdmesh.cli.output import Format, out, print_document
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -57,9 +57,10 @@ def create(
         )
         reply = await client.call(lambda stub: stub.CreateConnector, request)
         tell_warnings(document.name, reply.warnings)
-        if output is Format.JSON:
-            print_json(
-                {"result": "created", **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)}
+        if output.is_document:
+            print_document(
+                output,
+                {"result": "created", **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)},
             )
         else:
             out.print(f"connector [bold]{escape(document.name)}[/] created")
@@ -88,9 +89,10 @@ def patch(
         request = messages.PatchConnectorRequest(request_id=new_request_id(), name=name, patch=to_properties(wanted))
         reply = await client.call(lambda stub: stub.PatchConnector, request)
         tell_warnings(name, reply.warnings)
-        if output is Format.JSON:
-            print_json(
-                {"result": "patched", **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)}
+        if output.is_document:
+            print_document(
+                output,
+                {"result": "patched", **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)},
             )
         else:
             out.print(f"connector [bold]{escape(name)}[/] patched")

@@ -5,7 +5,7 @@ next step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -13,10 +13,10 @@ from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import views
+from herdmesh.cli import completion, views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.apply import to_properties
-from herdmesh.cli.commands.get import fetch_connector, fetch_worker
+from herdmesh.cli.commands.get import fetch_connector, fetch_tasks, fetch_worker
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.output import (
     TASK_COLUMNS,
@@ -27,11 +27,12 @@ from herdmesh.cli.output import (
     connector_uncommitted,
     count,
     out,
-    print_json,
+    print_document,
     table,
+    task_row,
     task_rows,
 )
-from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
+from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, WorkerArgument, with_herder
 
 _VALIDATION_S = 3.0
 """A connector may query its database during validation: describe does not wait longer for that."""
@@ -48,17 +49,42 @@ def describe_connector(name: NameArgument, herder: HerderOption = None, output: 
     async def work(client: HerderClient) -> None:
         found = await fetch_connector(client, name)
         found["warnings"] = await _warnings(client, found["config"])
-        if output is Format.JSON:
-            print_json(found)
+        if output.is_document:
+            print_document(output, found)
         else:
             _print_connector(found)
 
     with_herder(output, herder, work)
 
 
+@describe_app.command("task")
+def describe_task(
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONNECTOR/TASK", help="As `herd get tasks` shows it: orders/0.", autocompletion=completion.tasks
+        ),
+    ],
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show one task: worker, generation, restarts, last error with its trace, offsets, next step, config."""
+    if not task.rpartition("/")[2].isdecimal() or "/" not in task:
+        raise typer.BadParameter(f"{task} is not CONNECTOR/TASK, such as {task.rstrip('/')}/0", param_hint="TASK")
+
+    async def work(client: HerderClient) -> None:
+        (found,) = await fetch_tasks(client, task)
+        if output.is_document:
+            print_document(output, found, kind="task")
+        else:
+            _print_task(found)
+
+    with_herder(output, herder, work)
+
+
 @describe_app.command("worker")
 def describe_worker(
-    worker_id: Annotated[str, typer.Argument(metavar="WORKER", help="Its id, as `herd get workers` shows it.")],
+    worker_id: WorkerArgument,
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -66,8 +92,8 @@ def describe_worker(
 
     async def work(client: HerderClient) -> None:
         found = await fetch_worker(client, worker_id)
-        if output is Format.JSON:
-            print_json(found)
+        if output.is_document:
+            print_document(output, found)
             return
         out.print(f"[bold]{escape(found['worker_id'])}[/] {colored(found['state'])} {escape(found['reason'] or '')}")
         out.print(f"address {escape(found['address'])}, {found['slots']} slots")
@@ -79,7 +105,12 @@ def describe_worker(
 
 @describe_app.command("plugin")
 def describe_plugin(
-    class_name: Annotated[str, typer.Argument(metavar="CLASS", help="Class or alias, as `herd get plugins` has it.")],
+    class_name: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLASS", help="Class or alias, as `herd get plugins` has it.", autocompletion=completion.plugins
+        ),
+    ],
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -91,8 +122,8 @@ def describe_plugin(
             **views.plugin(reply.plugin),
             "config": [views.config_field(one) for one in reply.fields],
         }
-        if output is Format.JSON:
-            print_json(found)
+        if output.is_document:
+            print_document(output, found)
             return
         out.print(f"[bold]{escape(found['class'])}[/] ({found['type']}) {found['version'] or ''}")
         rows = [
@@ -176,9 +207,25 @@ def _print_connector(found: views.Json) -> None:
         if any(key in task for key in ("placed_because", "explanation", "auto_restart", "conditions", "error")):
             out.print()
             _print_story(f"task {task['id']}", task)
-    partitions = [
-        (task["id"], one) for task in found["tasks"] for one in task.get("progress", {}).get("partitions", [])
-    ]
+    _print_offsets(found["tasks"])
+    _print_config(found["config"])
+    if found["warnings"] is None:
+        out.print("\nno worker answered in time which settings have no effect: run `herd validate`")
+    elif found["warnings"]:
+        rows = [[escape(one["message"]), escape(one["fix"])] for one in found["warnings"]]
+        out.print(table("\nsettings that do not have their effect", ("WHAT", "NEXT STEP"), rows))
+
+
+def _print_task(found: views.Json) -> None:
+    _print_story(escape(found["name"]), found)
+    rows = [[*task_row(found), str(found["generation"] or "-"), age(found.get("since"))]]
+    out.print(table(None, (*TASK_COLUMNS, "GENERATION", "AGE"), rows))
+    _print_offsets([found])
+    _print_config(found["config"])
+
+
+def _print_offsets(tasks: Sequence[views.Json]) -> None:
+    partitions = [(task["id"], one) for task in tasks for one in task.get("progress", {}).get("partitions", [])]
     if partitions:
         rows = [
             [
@@ -198,13 +245,11 @@ def _print_connector(found: views.Json) -> None:
                 rows,
             )
         )
-    rows = [[escape(key), escape("null" if value is None else str(value))] for key, value in found["config"].items()]
+
+
+def _print_config(config: views.Json) -> None:
+    rows = [[escape(key), escape("null" if value is None else str(value))] for key, value in config.items()]
     out.print(table("\nconfig", ("KEY", "VALUE"), rows))
-    if found["warnings"] is None:
-        out.print("\nno worker answered in time which settings have no effect: run `herd validate`")
-    elif found["warnings"]:
-        rows = [[escape(one["message"]), escape(one["fix"])] for one in found["warnings"]]
-        out.print(table("\nsettings that do not have their effect", ("WHAT", "NEXT STEP"), rows))
 
 
 def _print_story(title: str, unit: views.Json) -> None:

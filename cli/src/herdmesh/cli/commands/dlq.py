@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +19,7 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.cli import dead_letters
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, err, out, print_json, table
+from herdmesh.cli.output import Format, err, out, print_document, table
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 from herdmesh.cli.views import Json
 from herdmesh.rpc.request_ids import new_request_id
@@ -43,20 +42,6 @@ _CUT = (
 _AGES = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
-class DeadLetterFormat(StrEnum):
-    """The output formats of dead letters."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-
-
-LetterOutputOption = Annotated[
-    DeadLetterFormat,
-    typer.Option("-o", "--output", help="wide: more columns, nothing cut; json: the input of replay -f."),
-]
-
-
 @dlq_app.command("list")
 def list_dead_letters(
     name: NameArgument,
@@ -77,14 +62,15 @@ def list_dead_letters(
     replayed: Annotated[bool, typer.Option("--replayed", help="Also those that were replayed.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Maximum number to list; 0 = all.")] = _SHOWN,
     herder: HerderOption = None,
-    output: LetterOutputOption = DeadLetterFormat.TABLE,
+    output: OutputOption = Format.TABLE,
 ) -> None:
     """List dead letters that were not replayed, newest first. Times are those of the records: a queue has no others.
 
     Of a queue that connectors share, only this connector's are listed, and those that name no connector, because they
-    were written without errors.deadletterqueue.context.headers.enable=true.
+    were written without errors.deadletterqueue.context.headers.enable=true. -o wide has more columns and cuts nothing;
+    the output of -o json is the input of `herd dlq replay -f`.
     """
-    brief = output is DeadLetterFormat.TABLE
+    brief = output == Format.TABLE
     request = admin.ListDeadLettersRequest(name=name, include_replayed=replayed, stage=stage, error=error)
     request.view = admin.DEAD_LETTER_VIEW_BRIEF if brief else admin.DEAD_LETTER_VIEW_FULL
 
@@ -99,8 +85,8 @@ def list_dead_letters(
                 break
             shown = dead_letters.brief(name, queue, letter) if brief else dead_letters.document(name, queue, letter)
             found.append(shown)
-        if output is DeadLetterFormat.JSON:
-            print_json(found)
+        if output.is_document:
+            print_document(output, found)
             return
         if not found:
             left = "" if replayed else " are left"
@@ -110,7 +96,7 @@ def list_dead_letters(
         if more:
             err.print(f"[dim]the newest {limit}; there are more: --limit 0 shows all[/]")
 
-    with_herder(_errors_as(output), herder, work)
+    with_herder(output, herder, work)
 
 
 @dlq_app.command("show")
@@ -133,8 +119,8 @@ def show(
             text = f"{reply.topic} has no dead letter {place} of {name} (any more)"
             raise CommandError("DEAD_LETTER_NOT_FOUND", text, f"`herd dlq list {name}` lists them.", 3)
         shown = dead_letters.document(name, reply.topic, reply.letters[0])
-        if output is Format.JSON:
-            print_json(shown)
+        if output.is_document:
+            print_document(output, shown)
         else:
             _print_letter(shown)
 
@@ -178,10 +164,10 @@ def replay(
         steps = _steps(client, base) if everything else _chunks(client, base, named)
         async for reply in steps:
             _add(done, reply)
-            if reply.next_page_token and output is not Format.JSON:
+            if reply.next_page_token and not output.is_document:
                 err.print(f"[dim]{done['replayed_count']:,} replayed[/]")
-        if output is Format.JSON:
-            print_json(done)
+        if output.is_document:
+            print_document(output, done)
         else:
             _print_replayed(done)
         if done["refused"]:
@@ -257,10 +243,6 @@ def moment(text: str, now: datetime, option: str = "--since") -> datetime:
         text = f"{option} {text}: write an age such as 15m, 2h or 7d, or a time such as 2026-11-22T08:00:00Z"
         raise CommandError("USAGE", text, exit_code=EXIT_USAGE) from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
-def _errors_as(output: DeadLetterFormat) -> Format:
-    return Format.JSON if output is DeadLetterFormat.JSON else Format.TABLE
 
 
 # --- printing

@@ -20,7 +20,7 @@ from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient, find_config_stores, find_herder, find_status_stores
 from herdmesh.cli.commands.get import fetch_connectors, print_refused_plugins
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.output import Format, colored, out, print_json, table
+from herdmesh.cli.output import Format, colored, out, print_document, table
 from herdmesh.cli.runner import HerderOption, OutputOption, run
 from herdmesh.devstack.readiness import store_status
 from herdmesh.rpc.client import connect
@@ -54,7 +54,7 @@ HINTS: Final[dict[str, str]] = {
 
 
 def _stores_option(variable: str, port: int) -> Any:
-    default = f"{variable}, the stack in ./.herd, else 127.0.0.1:{port}"
+    default = f"{variable}, the current context, the stack in ./.herd, else 127.0.0.1:{port}"
     return typer.Option(metavar="HOST:PORT,...", help=f"Every replica to check. Default: {default}.")
 
 
@@ -77,8 +77,8 @@ def doctor(
 
     async def work() -> None:
         found = await examine(find_config_stores(config_store), find_status_stores(status_store), find_herder(herder))
-        if output is Format.JSON:
-            print_json(found)
+        if output.is_document:
+            print_document(output, found)
         else:
             _print(found)
         if not found["healthy"]:

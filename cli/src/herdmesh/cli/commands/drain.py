@@ -16,13 +16,12 @@ from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import CommandError, from_reason
-from herdmesh.cli.output import Format, err, out, print_json
-from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
+from herdmesh.cli.output import Format, err, out, print_document
+from herdmesh.cli.runner import HerderOption, OutputOption, WorkerArgument, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
 drain_app = typer.Typer(no_args_is_help=True, help="Move everything off a worker.")
 undrain_app = typer.Typer(no_args_is_help=True, help="Let a drained worker take work again.")
-WorkerArgument = Annotated[str, typer.Argument(metavar="WORKER", help="Its id, as `herd get workers` shows it.")]
 
 
 @drain_app.command("worker")
@@ -47,7 +46,7 @@ def drain_worker(
         if wait:
             try:
                 async with asyncio.timeout(timeout_s):
-                    found = await _until_drained(client, request, found, quiet=output is Format.JSON)
+                    found = await _until_drained(client, request, found, quiet=output.is_document)
             except TimeoutError:
                 left = len(found.connectors) + len(found.tasks)
                 text = (
@@ -55,8 +54,8 @@ def drain_worker(
                 )
                 raise CommandError("TIMEOUT", text, exit_code=7) from None
         shown = views.worker(found)
-        if output is Format.JSON:
-            print_json(shown)
+        if output.is_document:
+            print_document(output, shown)
         else:
             reason = f": {escape(shown['reason'])}" if shown["reason"] else ""
             out.print(f"worker [bold]{escape(worker_id)}[/] is {shown['state']}{reason}")
@@ -71,8 +70,8 @@ def undrain_worker(worker_id: WorkerArgument, herder: HerderOption = None, outpu
     async def work(client: HerderClient) -> None:
         request = admin.UndrainWorkerRequest(request_id=new_request_id(), worker_id=worker_id)
         shown = views.worker((await client.call(lambda stub: stub.UndrainWorker, request)).worker)
-        if output is Format.JSON:
-            print_json(shown)
+        if output.is_document:
+            print_document(output, shown)
         else:
             out.print(f"worker [bold]{escape(worker_id)}[/] takes work again")
 

@@ -11,29 +11,34 @@ from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import listing, views
+from herdmesh.cli import completion, following, listing, views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import CommandError, from_reason
-from herdmesh.cli.output import Format, colored, err, out, paged, print_json, table
+from herdmesh.cli.output import Format, err, out, paged, print_document, table
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 
 #: Maximum number of connectors that an error names; of a longer name only the beginning is compared.
 _NAMES_MAX = 10
 _NAME_LENGTH_MAX = 200
 
-get_app = typer.Typer(no_args_is_help=True, help="List connectors, workers, plugins, topics or loggers.")
-OneName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this one.")]
+get_app = typer.Typer(no_args_is_help=True, help="List connectors, tasks, workers, plugins, topics or loggers, or all.")
+WatchOption = Annotated[
+    bool, typer.Option("--watch", "-w", help="Then print a line for each change, until Ctrl-C; -o json: each as JSON.")
+]
+StateOption = Annotated[
+    list[str] | None, typer.Option("--state", help="Only with the connector or a task in this state; repeatable.")
+]
 
 
 @get_app.command("connectors")
 def connectors(
-    name: OneName = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only this one.", autocompletion=completion.connectors)
+    ] = None,
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
     match: Annotated[str, typer.Option("--match", metavar="GLOB", help="Only names like this: 'orders-*'.")] = "",
-    state: Annotated[
-        list[str] | None, typer.Option("--state", help="Only with the connector or a task in this state; repeatable.")
-    ] = None,
+    state: StateOption = None,
     kind: Annotated[str, typer.Option("--type", help="Only source or sink connectors.")] = "",
     worker: Annotated[
         str, typer.Option("--worker", metavar="ID", help="Only connectors that run on this worker, wholly or in part.")
@@ -45,32 +50,39 @@ def connectors(
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Largest first.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Maximum number to list; 0 = all.")] = 0,
     skip: Annotated[int, typer.Option("--skip", min=0, help="Number of connectors to skip, for the next page.")] = 0,
+    watch: WatchOption = False,
 ) -> None:
-    """List connectors with their states and lag. Long lists go through the pager of the terminal."""
+    """List connectors with their states and lag. Long lists go through the pager of the terminal.
+
+    On a narrow terminal the less important columns are left out; -o wide has every column, -c those that you name.
+    """
     asked = listing.Filter(match, frozenset(one.upper() for one in state or ()), kind.lower(), worker)
 
     async def work(client: HerderClient) -> None:
         wanted = listing.checked(asked)
         by = listing.chosen_key(sort)
-        chosen = listing.chosen_columns(columns) if columns else []
-        if name:
-            await _one_connector(client, name, chosen or listing.DEFAULT_COLUMNS, output)
-            return
-        full = output is Format.JSON or any(listing.COLUMNS[one].full for one in (*chosen, by))
-        found = await fetch_connectors(client, full=full)
+        chosen = listing.chosen_columns(columns) if columns else list(listing.COLUMNS) if output.is_wide else []
+        full = output.is_document or watch or any(listing.COLUMNS[one].full for one in (*chosen, by))
+        found = [await fetch_connector(client, name)] if name else await fetch_connectors(client, full=full)
         if not chosen:
             few = len(found) <= listing.WIDE_MAX
             chosen = list(listing.DEFAULT_COLUMNS if few or full else listing.NARROW_COLUMNS)
-            if few and not full:
+            if few and not full and not name:
                 found = await fetch_connectors(client)
         kept = listing.ordered(filter(wanted.keeps, found), by, reverse=reverse)
         shown = kept[skip : skip + limit] if limit else kept[skip:]
-        if output is Format.JSON:
-            print_json(shown)
+        made = table(None, chosen, listing.rows(shown, chosen), every_column=bool(columns))
+        if watch:
+            first = {one["name"]: one for one in shown}
+            names = [name] if name else []
+            await following.follow_connectors(client, names, first, wanted, following.RowPrinter(output, chosen, made))
+        elif output.is_document:
+            document = shown[0] if name and shown else shown
+            print_document(output, document, rows=(chosen, made.rows))
         elif not found:
             out.print("no connectors yet; `herd apply -f FILE` creates one")
         else:
-            paged(table(None, chosen, listing.rows(shown, chosen)), len(shown))
+            paged(made, len(shown))
             left = len(kept) - skip - len(shown)
             if len(kept) < len(found) or left > 0:
                 more = f"; --skip {skip + len(shown)} shows the next" if left > 0 else ""
@@ -79,46 +91,102 @@ def connectors(
     with_herder(output, herder, work)
 
 
-async def _one_connector(client: HerderClient, name: str, columns: Sequence[str], output: Format) -> None:
-    found = await fetch_connector(client, name)
-    if output is Format.JSON:
-        print_json(found)
-    else:
-        out.print(table(None, columns, listing.rows([found], columns)))
+@get_app.command("tasks")
+def tasks(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONNECTOR[/TASK]]",
+            help="Only those of this connector, or only this one.",
+            autocompletion=completion.connectors,
+        ),
+    ] = None,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+    state: Annotated[list[str] | None, typer.Option("--state", help="Only in this state; repeatable.")] = None,
+    worker: Annotated[str, typer.Option("--worker", metavar="ID", help="Only on this worker.")] = "",
+) -> None:
+    """List tasks with their states, workers and lag."""
+    asked = listing.Filter(states=frozenset(one.upper() for one in state or ()))
+
+    async def work(client: HerderClient) -> None:
+        wanted = listing.checked(asked)
+        found = listing.tasks_of(await fetch_connectors(client)) if name is None else await fetch_tasks(client, name)
+        kept = [
+            one
+            for one in found
+            if (not wanted.states or one["state"] in wanted.states) and worker in ("", one["worker_id"])
+        ]
+        columns, rows = listing.task_table(kept, wide=output.is_wide)
+        if output.is_document:
+            single = name is not None and "/" in name and len(kept) == 1
+            print_document(output, kept[0] if single else kept, kind="task", rows=(columns, rows))
+        else:
+            paged(table(None, columns, rows), len(rows))
+
+    with_herder(output, herder, work)
+
+
+@get_app.command("all")
+def everything(herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
+    """List all connectors, their tasks, and all workers."""
+
+    async def work(client: HerderClient) -> None:
+        found, workers_found = await fetch_connectors(client), await fetch_workers(client)
+        if output == Format.NAME:
+            for one in (found, workers_found):
+                print_document(output, one)
+            print_document(output, listing.tasks_of(found), kind="task")
+        elif output.is_document:
+            document = {"connectors": found, "workers": workers_found}
+            print_document(output, document, rows=listing.states_of_all(found, workers_found))
+        else:
+            chosen = list(listing.COLUMNS if output.is_wide else listing.DEFAULT_COLUMNS)
+            out.print(table("connectors", chosen, listing.rows(listing.ordered(found, "NAME"), chosen)))
+            out.print(table("\ntasks", *listing.task_table(listing.tasks_of(found), wide=output.is_wide)))
+            out.print(table("\nworkers", *listing.worker_table(workers_found)))
+
+    with_herder(output, herder, work)
 
 
 @get_app.command("workers")
-def workers(name: OneName = None, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
+def workers(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[WORKER]", help="Only this one.", autocompletion=completion.workers)
+    ] = None,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+    watch: WatchOption = False,
+) -> None:
     """List workers with their connectors and tasks."""
 
     async def work(client: HerderClient) -> None:
-        found = [await fetch_worker(client, name)] if name else await _fetch_workers(client)
-        if output is Format.JSON:
-            print_json(found[0] if name else found)
-            return
-        rows = [
-            [
-                escape(one["worker_id"]),
-                colored(one["state"]),
-                str(one["slots"]),
-                str(len(one["connectors"])),
-                str(len(one["tasks"])),
-                escape(one["reason"] or ""),
-            ]
-            for one in found
-        ]
-        out.print(table(None, ("WORKER", "STATE", "SLOTS", "CONNECTORS", "TASKS", "WHY"), rows))
+        found = [await fetch_worker(client, name)] if name else await fetch_workers(client)
+        columns, rows = listing.worker_table(found)
+        made = table(None, columns, rows)
+        if watch:
+            first = {one["worker_id"]: one for one in found}
+            await following.follow_workers(client, name, first, following.RowPrinter(output, columns, made))
+        elif output.is_document:
+            print_document(output, found[0] if name else found, rows=(columns, rows))
+        else:
+            out.print(made)
 
     with_herder(output, herder, work)
 
 
 @get_app.command("plugins")
-def plugins(name: OneName = None, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
+def plugins(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[PLUGIN]", help="Only this one.", autocompletion=completion.plugins)
+    ] = None,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
     """List the classes that live workers can load, and the plugins that they found but cannot load."""
 
     async def work(client: HerderClient) -> None:
-        reply = await client.call(lambda stub: stub.ListPlugins, admin.ListPluginsRequest())
-        listed, refused = [views.plugin(one) for one in reply.plugins], [*map(views.refused_plugin, reply.refused)]
+        listed, refused = await fetch_plugins(client)
         found = [one for one in listed if name is None or name == one["class"] or name in one["aliases"]]
         if name is not None and not found:
             known = ", ".join(alias for one in listed for alias in one["aliases"][:1])
@@ -126,8 +194,8 @@ def plugins(name: OneName = None, herder: HerderOption = None, output: OutputOpt
             if refused:
                 text += f"; {len(refused)} cannot be used: `herd get plugins` shows why"
             raise from_reason("PLUGIN_NOT_FOUND", text)
-        if output is Format.JSON:
-            print_json(found[0] if name else [*found, *refused])
+        if output.is_document:
+            print_document(output, found[0] if name else [*found, *refused])
             return
         rows = [
             [escape(one["class"]), one["type"], one["version"] or "-", escape(", ".join(one["aliases"]))]
@@ -156,8 +224,12 @@ def topics(name: NameArgument, herder: HerderOption = None, output: OutputOption
 
     async def work(client: HerderClient) -> None:
         reply = await client.call(lambda stub: stub.ListTopics, admin.ListTopicsRequest(name=name))
-        if output is Format.JSON:
-            print_json({"name": name, "topics": list(reply.topics)})
+        if not reply.topics:
+            await fetch_connector(client, name)  # a connector that does not exist has used no topic either
+        if output.is_document:
+            document: views.Json = {"name": name, "topics": list(reply.topics)}
+            rows = (("TOPIC",), [[escape(one)] for one in reply.topics])
+            print_document(output, document["topics"] if output == Format.NAME else document, kind="topic", rows=rows)
         else:
             out.print("\n".join(escape(one) for one in reply.topics) or f"{escape(name)} has used no topic yet")
 
@@ -175,8 +247,8 @@ def loggers(
     async def work(client: HerderClient) -> None:
         reply = await client.call(lambda stub: stub.GetLoggers, admin.GetLoggersRequest(logger=logger))
         found = [views.logger(one) for one in reply.loggers]
-        if output is Format.JSON:
-            print_json(found)
+        if output.is_document:
+            print_document(output, found)
             return
         rows = [
             [escape(one["logger"]), one["level"], escape(one["worker_id"]), one["last_modified"] or "-"]
@@ -207,6 +279,19 @@ def _some(names: list[str], like: str) -> str:
     return ", ".join(names) or "none yet"
 
 
+async def fetch_tasks(client: HerderClient, named: str) -> list[views.Json]:
+    """The tasks of a connector, or the one that `connector/0` names. Raises CommandError when there is none."""
+    connector, slash, number = named.rpartition("/")
+    if not (slash and number.isdecimal()):
+        return listing.tasks_of([await fetch_connector(client, named)])
+    found = listing.tasks_of([await fetch_connector(client, connector)])
+    one = [task for task in found if str(task["id"]) == number]
+    if not one:
+        existing = ", ".join(str(task["id"]) for task in found) or "none"
+        raise from_reason("TASK_NOT_FOUND", f"connector {connector} has no task {number}; there are: {existing}")
+    return one
+
+
 async def fetch_connectors(client: HerderClient, *, full: bool = True) -> list[views.Json]:
     """All connectors, over all pages; not `full` = without configs, traces and progress."""
     view = messages.CONNECTOR_VIEW_FULL if full else messages.CONNECTOR_VIEW_STATUS
@@ -225,7 +310,7 @@ async def fetch_connectors(client: HerderClient, *, full: bool = True) -> list[v
 
 async def fetch_worker(client: HerderClient, worker_id: str) -> views.Json:
     """One worker. The error "not found" lists the existing ones."""
-    known = await _fetch_workers(client)
+    known = await fetch_workers(client)
     for one in known:
         if one["worker_id"] == worker_id:
             return one
@@ -233,6 +318,13 @@ async def fetch_worker(client: HerderClient, worker_id: str) -> views.Json:
     raise from_reason("WORKER_NOT_FOUND", f"no worker {worker_id}; there are: {existing}")
 
 
-async def _fetch_workers(client: HerderClient) -> list[views.Json]:
+async def fetch_plugins(client: HerderClient) -> tuple[list[views.Json], list[views.Json]]:
+    """The plugins that live workers can load, and those that were found but cannot be used."""
+    reply = await client.call(lambda stub: stub.ListPlugins, admin.ListPluginsRequest())
+    return [views.plugin(one) for one in reply.plugins], [*map(views.refused_plugin, reply.refused)]
+
+
+async def fetch_workers(client: HerderClient) -> list[views.Json]:
+    """All workers, also those that are lost or drained."""
     reply = await client.call(lambda stub: stub.ListWorkers, admin.ListWorkersRequest())
     return [views.worker(one) for one in reply.workers]

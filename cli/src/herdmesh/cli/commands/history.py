@@ -21,7 +21,7 @@ from herdmesh.cli.client import HerderClient, find_config_stores
 from herdmesh.cli.commands.apply import tell_warnings
 from herdmesh.cli.commands.doctor import ConfigStoresOption
 from herdmesh.cli.errors import EXIT_UNAVAILABLE, EXIT_USAGE, CommandError, from_reason
-from herdmesh.cli.output import Format, out, print_json, table
+from herdmesh.cli.output import Format, out, print_document, table
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, run, with_herder
 from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.client import connect
@@ -50,8 +50,8 @@ def history(
             found.append(view(entry))
             if len(found) == limit:
                 break
-        if output is Format.JSON:
-            print_json(found)
+        if output.is_document:
+            print_document(output, found)
             return
         if not found:
             out.print(f"no changes are recorded of {escape(name)}")
@@ -108,15 +108,16 @@ def restore(
             request.expected_revision.CopyFrom(current.config_revision)
         reply = await client.call(lambda stub: stub.UpdateConnector, request)
         tell_warnings(name, reply.warnings)
-        if output is Format.JSON:
+        if output.is_document:
             shown = views.connector(reply.connector)
-            print_json(
+            print_document(
+                output,
                 {
                     "result": "restored",
                     "secrets_from_current": taken,
                     **shown,
                     "warnings": views.warnings(reply.warnings),
-                }
+                },
             )
             return
         kept = f"; with their current values: {escape(', '.join(taken))}" if taken else ""

@@ -13,7 +13,7 @@ from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, out, print_json
+from herdmesh.cli.output import Format, out, print_document
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -133,7 +133,7 @@ def _change(
 
 
 def _say(output: Format, document: views.Json, text: str) -> None:
-    if output is Format.JSON:
-        print_json(document)
+    if output.is_document:
+        print_document(output, document)
     else:
         out.print(text)

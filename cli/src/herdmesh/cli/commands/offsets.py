@@ -19,7 +19,7 @@ from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.create import read_offsets
 from herdmesh.cli.commands.dlq import moment
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, err, out, print_json, table
+from herdmesh.cli.output import Format, err, out, print_document, table
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -49,10 +49,10 @@ def get_offsets(name: NameArgument, herder: HerderOption = None, output: OutputO
     async def work(client: HerderClient) -> None:
         reply = await client.call(lambda stub: stub.GetOffsets, messages.GetOffsetsRequest(name=name))
         found = _documents(reply.offsets)
-        if output is Format.JSON:
-            print_json({"offsets": found})
+        if output.is_document:
+            print_document(output, {"offsets": found}, rows=_table_of(found))
         elif found:
-            _print_table(found)
+            out.print(table(None, *_table_of(found)))
         else:
             out.print(f"[bold]{escape(name)}[/] has no offsets")
         if reply.message:
@@ -199,21 +199,22 @@ def _change(
                 error.next_step = f"`herd stop {name}` stops it; `herd resume {name}` lets it run again afterwards."
             raise
         found = _documents(reply.offsets)
-        if doing.output is Format.JSON:
-            print_json(
+        if doing.output.is_document:
+            print_document(
+                doing.output,
                 {
                     "result": doing.verb,
                     "name": name,
                     "dry_run": doing.dry_run,
                     "message": reply.message,
                     "offsets": found,
-                }
+                },
             )
             return
         out.print(f"[bold]{escape(name)}[/]: {escape(reply.message)}", soft_wrap=True)
         if found:
             out.print(f"[dim]{doing.caption}:[/]")
-            _print_table(found)
+            out.print(table(None, *_table_of(found)))
 
     doing.confirm(name)
     with_herder(doing.output, doing.herder, work)
@@ -238,9 +239,10 @@ def _documents(entries: Sequence[messages.OffsetEntry]) -> list[Json]:
     ]
 
 
-def _print_table(found: Sequence[Json]) -> None:
+def _table_of(found: Sequence[Json]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Columns and rows: of a sink topic, partition and offset, of a source what its connector stores."""
     if all(_is_sinks(one["partition"]) for one in found):
-        rows = [
+        rows: list[Sequence[str]] = [
             (
                 escape(str(one["partition"]["kafka_topic"])),
                 str(one["partition"]["kafka_partition"]),
@@ -248,12 +250,11 @@ def _print_table(found: Sequence[Json]) -> None:
             )
             for one in found
         ]
-        out.print(table(None, ("TOPIC", "PARTITION", "OFFSET"), rows))
-        return
+        return ("TOPIC", "PARTITION", "OFFSET"), rows
     rows = [
         tuple(escape(json.dumps(one[side], ensure_ascii=False)) for side in ("partition", "offset")) for one in found
     ]
-    out.print(table(None, ("SOURCE PARTITION", "SOURCE OFFSET"), rows))
+    return ("SOURCE PARTITION", "SOURCE OFFSET"), rows
 
 
 def _is_sinks(partition: Any) -> bool:

@@ -10,7 +10,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.apply import FilesOption, read_connectors, refuse_invalid, tell_warnings, to_properties
-from herdmesh.cli.output import Format, colored, out, print_json, table
+from herdmesh.cli.output import Format, colored, out, print_document, table
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 
 
@@ -22,8 +22,8 @@ def plan(files: FilesOption, herder: HerderOption = None, output: OutputOption =
         for source in files:
             for name, config in read_connectors(source):
                 plans.append(await _plan(client, name, config))
-        if output is Format.JSON:
-            print_json(plans if len(plans) != 1 else plans[0])
+        if output.is_document:
+            print_document(output, plans if len(plans) != 1 else plans[0])
         else:
             for one in plans:
                 _print_plan(one)

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, out, print_json
+from herdmesh.cli.output import Format, out, print_document
 from herdmesh.cli.plugin.skeleton import Skeleton, SkeletonRefused, write
 from herdmesh.cli.runner import OutputOption, run
 
@@ -46,8 +46,10 @@ def new(
             text = f"{folder / name} cannot be written: {error.strerror}"
             raise CommandError("USAGE", text, "Name another --dir.", EXIT_USAGE) from None
         files = list(skeleton.files())
-        if output is Format.JSON:
-            print_json({"result": "written", "class": skeleton.class_name, "folder": str(made), "files": files})
+        if output.is_document:
+            print_document(
+                output, {"result": "written", "class": skeleton.class_name, "folder": str(made), "files": files}
+            )
             return
         for file in files:
             out.print(escape(str(made / file)), soft_wrap=True)

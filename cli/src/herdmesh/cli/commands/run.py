@@ -20,11 +20,12 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.board import Board
-from herdmesh.cli.client import DEFAULT_HERDER, PATIENCE_S, HerderClient
+from herdmesh.cli.client import PATIENCE_S, HerderClient
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.cli.connector_lines import ConnectorLines
+from herdmesh.cli.contexts import SERVICES
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_UNAVAILABLE, EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, err, error_document, out, print_json_line
+from herdmesh.cli.output import Format, err, error_document, out, print_line
 from herdmesh.cli.runner import OutputOption, run
 from herdmesh.cli.stop_signals import stop_on_signals
 from herdmesh.devstack.errors import AccessUnusable
@@ -52,7 +53,7 @@ def run_standalone(
     ] = None,
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where the gRPC API listens; port 0 = any free one.")
-    ] = DEFAULT_HERDER,
+    ] = SERVICES["herder"][1],
     log_level: Annotated[
         str, typer.Option("--log-level", envvar=_LOG_LEVEL, help="debug, info, warning or error; logs go to stderr.")
     ] = "warning",
@@ -96,9 +97,9 @@ def run_standalone(
         try:
             await work()
         except CommandError as error:
-            if output is Format.TABLE:
+            if not output.has_errors:
                 raise
-            print_json_line(error_document(error))  # it ends a stream, so it is one line of the stream
+            print_line(output, error_document(error))  # it ends a stream, so it is one line of the stream
             raise typer.Exit(error.exit_code) from None
 
     run(output, work_told)
@@ -146,19 +147,19 @@ class _Progress:
     """The progress for a user while connectors start and run: one line for each change of a connector's state."""
 
     def __init__(self, output: Format) -> None:
-        self._json = output is Format.JSON
+        self._output = output
         self._lines = ConnectorLines()
         self._following: asyncio.Task[None] | None = None
 
     def say(self, text: str, document: views.Json) -> None:
-        if self._json:
-            print_json_line(document)
+        if self._output.is_document:
+            print_line(self._output, document)
         else:
             out.print(text, soft_wrap=True)
 
     def warn(self, warning: Problem) -> None:
         """Print a setting that is accepted but does not have its effect."""
-        _warn(warning, Format.JSON if self._json else Format.TABLE)
+        _warn(warning, self._output)
 
     def follow(self, address: str) -> None:
         """Print every connector's changes from now on."""
@@ -191,10 +192,10 @@ def _read(worker: str, connectors: Sequence[str], output: Format) -> tuple[Worke
 
 
 def _warn(warning: Problem, output: Format) -> None:
-    if output is Format.TABLE:
+    if not output.is_document:
         err.print(f"[yellow]warning[/] {escape(warning.place)}: {escape(warning.message)}", soft_wrap=True)
     else:
-        print_json_line({"event": "warning", "place": warning.place, "message": warning.message})
+        print_line(output, {"event": "warning", "place": warning.place, "message": warning.message})
 
 
 def _refused(reason: str, problems: Sequence[Problem], exit_code: int) -> CommandError:

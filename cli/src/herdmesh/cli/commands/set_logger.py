@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.output import Format, out, print_json
+from herdmesh.cli.output import Format, out, print_document
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -28,9 +28,10 @@ def set_logger(
             request_id=new_request_id(), logger=logger, level=level.upper(), worker_id=worker
         )
         reply = await client.call(lambda stub: stub.SetLoggers, request)
-        if output is Format.JSON:
-            print_json(
-                {"logger": logger, "level": level.upper(), "worker_id": worker or None, "affected": [*reply.affected]}
+        if output.is_document:
+            print_document(
+                output,
+                {"logger": logger, "level": level.upper(), "worker_id": worker or None, "affected": [*reply.affected]},
             )
             return
         where = f"worker {escape(worker)}" if worker else "every worker"

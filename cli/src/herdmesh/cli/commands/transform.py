@@ -16,6 +16,7 @@ from typing import Annotated, Final
 import typer
 
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_USAGE, CommandError
+from herdmesh.cli.grammar import prepare
 from herdmesh.cli.output import Format, print_error
 from herdmesh.cli.transform.options import Direction, Output, RecordForm
 from herdmesh.connect.config import redacted
@@ -93,9 +94,16 @@ def transform(
 
 
 #: The command as an application of its own, for `herd transform`.
-alone = typer.Typer(name="herd", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+alone = typer.Typer(
+    name="herd",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 alone.command("transform")(transform)
 alone.callback()(lambda: None)
+prepare(alone)
 
 
 @contextmanager

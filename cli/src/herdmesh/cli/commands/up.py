@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from herdmesh.cli.board import render_services
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, err, out, print_json, table
+from herdmesh.cli.output import Format, err, out, print_document, table
 from herdmesh.cli.runner import DATA_DIR, DataOption, OutputOption, run
 from herdmesh.cli.stack_view import StackView, view_of, where_lines
 from herdmesh.cli.stop_signals import stop_on_signals
@@ -81,8 +81,8 @@ def down(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> No
 
     async def work() -> None:
         stopped = await stop_detached(data)
-        if output is Format.JSON:
-            print_json({"result": "stopped" if stopped else "not_running", "data": str(data)})
+        if output.is_document:
+            print_document(output, {"result": "stopped" if stopped else "not_running", "data": str(data)})
         elif stopped:
             out.print("stopped")
         else:
@@ -97,8 +97,10 @@ def paths(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> N
 
     async def work() -> None:
         found = [*StackLayout(data).places(), (cache_dir(), "jars of the broker and reserved ports, for all folders")]
-        if output is Format.JSON:
-            print_json([{"path": str(path), "content": content, "exists": path.exists()} for path, content in found])
+        if output.is_document:
+            print_document(
+                output, [{"path": str(path), "content": content, "exists": path.exists()} for path, content in found]
+            )
             return
         rows = [[escape(str(path)), "yes" if path.exists() else "no", escape(content)] for path, content in found]
         out.print(table(None, ("PATH", "EXISTS", "CONTENT"), rows))
@@ -107,10 +109,10 @@ def paths(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> N
 
 
 async def _detached(settings: DetachedSettings, output: Format) -> None:
-    with contextlib.nullcontext() if output is Format.JSON else err.status("starting broker, stores, herder, workers"):
+    with contextlib.nullcontext() if output.is_document else err.status("starting broker, stores, herder, workers"):
         state = await start_detached(settings)
-    if output is Format.JSON:
-        print_json(asdict(state))
+    if output.is_document:
+        print_document(output, asdict(state))
         return
     out.print(render_services(state))
     out.print()

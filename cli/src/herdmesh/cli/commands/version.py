@@ -18,7 +18,7 @@ from rich.markup import escape
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as herder_grpc
 from herdmesh.cli.errors import EXIT_UNAVAILABLE
-from herdmesh.cli.output import Format, out, print_json, table
+from herdmesh.cli.output import Format, out, print_document, table
 from herdmesh.cli.runner import OutputOption, run
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError
@@ -42,17 +42,27 @@ def version(
     async def work() -> None:
         addresses = [one.strip() for one in (herder or "").split(",") if one.strip()]
         herders = await asyncio.gather(*map(_herder, addresses))
-        client = {"version": version_of("herdmesh-cli"), "python": platform.python_version()}
-        if output is Format.JSON:
-            print_json({"client": client, "herders": herders})
+        client = _client()
+        if output.is_document:
+            print_document(output, {"client": client, "herders": herders})
         else:
-            out.print(f"herd {client['version']} (Python {client['python']})")
+            out.print(client_text())
             if herders:
                 out.print(table(None, ("HERDER", "VERSION", "ROLE"), [_row(one) for one in herders]))
         if any(one["error"] for one in herders):
             raise typer.Exit(EXIT_UNAVAILABLE)
 
     run(output, work)
+
+
+def client_text() -> str:
+    """The line about this command itself."""
+    client = _client()
+    return f"herd {client['version']} (Python {client['python']})"
+
+
+def _client() -> dict[str, str]:
+    return {"version": version_of("herdmesh-cli"), "python": platform.python_version()}
 
 
 async def _herder(address: str) -> dict[str, Any]:

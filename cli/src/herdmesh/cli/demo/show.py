@@ -31,7 +31,7 @@ from herdmesh.cli.board import Board
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.cli.demo import flights, folder
-from herdmesh.cli.output import count, out, print_json, table
+from herdmesh.cli.output import Format, count, out, print_document, table
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.left_behind import stop_left_behind
 from herdmesh.devstack.stack import Stack, StackSettings
@@ -117,7 +117,7 @@ class Demo:
         loading: asyncio.Task[None] | None = None
         headline = Text(f"applying {name}: a Parquet sink with 2 tasks and 3 transformations")
         out.print("[green]3[/] herd apply -f flights-parquet.json")
-        print_json(connector)
+        print_document(Format.JSON, connector)
         victim: views.Json | None = None
         killed_s = 0.0
         try:

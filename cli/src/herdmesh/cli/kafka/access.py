@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from rich.markup import escape
 
-from herdmesh.cli.client import DEFAULT_DATA_DIR
+from herdmesh.cli.contexts import DEFAULT_DATA_DIR
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
 from herdmesh.cli.output import err
 from herdmesh.connect.clients import client_settings

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from herdmesh.cli.client import DEFAULT_DATA_DIR, HerderClient, find_herder
+from herdmesh.cli.client import HerderClient, find_herder
 from herdmesh.cli.commands.data.options import BootstrapOption, command_end
 from herdmesh.cli.commands.get import fetch_connectors
+from herdmesh.cli.contexts import DEFAULT_DATA_DIR
 from herdmesh.cli.errors import EXIT_INTERNAL, CommandError
-from herdmesh.cli.output import Format, out, print_json, table
+from herdmesh.cli.output import Format, out, print_document, table
 from herdmesh.cli.runner import HerderOption, OutputOption
 
 example_app = typer.Typer(
@@ -27,9 +28,10 @@ def list_examples(output: OutputOption = Format.TABLE) -> None:
     from herdmesh.cli.example.page import examples
 
     found = examples()
-    if output is Format.JSON:
-        print_json(
-            [{"name": one.name, "title": one.title, "summary": one.summary, "needs": one.needs} for one in found]
+    if output.is_document:
+        print_document(
+            output,
+            [{"name": one.name, "title": one.title, "summary": one.summary, "needs": one.needs} for one in found],
         )
         return
     rows = [(f"[bold]{escape(one.name)}[/]", escape(one.summary)) for one in found]

@@ -22,7 +22,7 @@ from herdmesh.cli.client import HerderClient, find_herder
 from herdmesh.cli.commands.get import fetch_connector
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.kafka.options import ConverterOptions
-from herdmesh.cli.output import Format, print_error
+from herdmesh.cli.output import Format, out, print_error
 from herdmesh.cli.transform.options import Direction
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ _EXIT_INTERRUPTED: Final = 130
 @contextmanager
 def command_end(output: Format) -> Generator[None]:
     """Turn an error, Ctrl-C or a closed output into the end of the command."""
+    out.whole = output.is_wide
     try:
         yield
     except CommandError as error:

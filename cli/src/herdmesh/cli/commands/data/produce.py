@@ -24,7 +24,7 @@ from herdmesh.cli.commands.data.options import (
 )
 from herdmesh.cli.errors import EXIT_CODES, CommandError
 from herdmesh.cli.kafka.options import ConverterOptions
-from herdmesh.cli.output import Format, err, out, print_json
+from herdmesh.cli.output import Format, err, out, print_document
 from herdmesh.cli.runner import HerderOption, OutputOption
 from herdmesh.cli.transform.options import Direction, RecordForm
 
@@ -139,9 +139,9 @@ def _send(records: GivenRecords, producer: TopicProducer, files: list[str], outp
     done = producer.finish()
     error = _incomplete(records, done)
     failures = [*records.refused, *done.failures]
-    if output is Format.JSON:
+    if output.is_document:
         shown = [{"record": where, "message": text} for where, text in failures]
-        print_json({**done.document(), "refused": len(records.refused), "failures": shown})
+        print_document(output, {**done.document(), "refused": len(records.refused), "failures": shown})
         if error is not None:
             raise typer.Exit(error.exit_code)
         return

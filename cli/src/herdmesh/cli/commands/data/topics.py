@@ -16,7 +16,7 @@ from herdmesh.cli.commands.data.options import (
     counted,
 )
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, count, err, out, print_json, table
+from herdmesh.cli.output import Format, count, err, out, print_document, table
 from herdmesh.cli.runner import OutputOption
 
 topics_app = typer.Typer(
@@ -68,8 +68,8 @@ def create_topics(
             configs=given,
             accept_existing=if_not_exists,
         )
-        if output is Format.JSON:
-            print_json(created)
+        if output.is_document:
+            print_document(output, created, kind="topic")
             return
         for one in created:
             fit = ""
@@ -100,8 +100,8 @@ def list_topics(
 
         access = find_kafka(bootstrap_servers, command_config)
         found = topics.list_all(KafkaAdmin(access), internal=internal)
-        if output is Format.JSON:
-            print_json(found)
+        if output.is_document:
+            print_document(output, found, kind="topic")
             return
         if not found:
             out.print(f"no topics at {escape(access.bootstrap_servers)}")
@@ -133,8 +133,8 @@ def describe_topic(
         from herdmesh.cli.kafka.admin import KafkaAdmin
 
         found = topics.describe(KafkaAdmin(find_kafka(bootstrap_servers, command_config)), name)
-        if output is Format.JSON:
-            print_json(found)
+        if output.is_document:
+            print_document(output, found, kind="topic")
             return
         out.print(
             f"topic [bold]{escape(name)}[/]: {counted(len(found['partitions']), 'partition')}, "
@@ -185,8 +185,8 @@ def delete_topics(
         where = admin.access.bootstrap_servers
         confirm(f"Delete {', '.join(names)} at {where} with all records?", yes=yes)
         done = topics.delete(admin, names, accept_missing=allow_missing)
-        if output is Format.JSON:
-            print_json(done)
+        if output.is_document:
+            print_document(output, done, kind="topic")
             return
         for one in done:
             verb = "deleted" if one["result"] == "deleted" else "does not exist"

@@ -1,0 +1,82 @@
+"""Completion of names from the cluster, for the shells.
+
+Owns the queries. A completion must never hang or print: a herder that does not answer within a second completes
+nothing, and so does every error. Clients are imported when a name is completed, not when `herd` starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import typer
+
+_TIMEOUT_S: Final = 1.0
+
+
+def connectors(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Names of connectors, each with its type and state."""
+
+    async def listed(client: Any) -> list[tuple[str, str]]:
+        from herdmesh.cli.commands.get import fetch_connectors
+
+        found = await fetch_connectors(client, full=False)
+        return [(one["name"], f"{one['type']}, {one['connector']['state']}") for one in found]
+
+    return _completed(context, incomplete, listed)
+
+
+def tasks(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Tasks as `connector/0`, each with its state."""
+
+    async def listed(client: Any) -> list[tuple[str, str]]:
+        from herdmesh.cli.commands.get import fetch_connectors
+        from herdmesh.cli.listing import tasks_of
+
+        return [(one["name"], one["state"]) for one in tasks_of(await fetch_connectors(client, full=False))]
+
+    return _completed(context, incomplete, listed)
+
+
+def workers(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Ids of workers, each with its state."""
+
+    async def listed(client: Any) -> list[tuple[str, str]]:
+        from herdmesh.cli.commands.get import fetch_workers
+
+        return [(one["worker_id"], one["state"]) for one in await fetch_workers(client)]
+
+    return _completed(context, incomplete, listed)
+
+
+def plugins(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Aliases of plugins, each with its type; the class of one that has no alias."""
+
+    async def listed(client: Any) -> list[tuple[str, str]]:
+        from herdmesh.cli.commands.get import fetch_plugins
+
+        found, _ = await fetch_plugins(client)
+        return [((one["aliases"] or [one["class"]])[0], one["type"]) for one in found]
+
+    return _completed(context, incomplete, listed)
+
+
+def _completed(
+    context: typer.Context, incomplete: str, listed: Callable[[Any], Awaitable[list[tuple[str, str]]]]
+) -> list[tuple[str, str]]:
+    from herdmesh.cli.client import HerderClient, find_herder
+    from herdmesh.cli.errors import CommandError
+
+    async def query() -> list[tuple[str, str]]:
+        async with (
+            asyncio.timeout(_TIMEOUT_S),
+            HerderClient(find_herder(context.params.get("herder")), patience_s=0) as client,
+        ):
+            return await listed(client)
+
+    try:
+        found = asyncio.run(query())
+    except (CommandError, OSError, TimeoutError, ValueError):
+        return []
+    return sorted(one for one in found if one[0].startswith(incomplete))
