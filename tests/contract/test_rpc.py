@@ -88,7 +88,7 @@ async def light(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Light
                     arguments += stores
                 made.processes.append(
                     await asyncio.create_subprocess_exec(
-                        sys.executable, "-m", *arguments, stderr=log, env={**os.environ}
+                        sys.executable, "-m", *arguments, stdout=log, stderr=log, env={**os.environ}
                     )
                 )
             await asyncio.gather(*(_all_serving(made.addresses[name], SERVICES[name]) for name in LIGHT))

@@ -70,7 +70,7 @@ async def _counted_on_a_page(mesh: Mesh, name: str) -> None:
     found = await until_pages(mesh, name, lambda pages: pages.get(reads) == [50.0], "all records on one page")
     assert found["kafka_connect_connector_task_metrics_status running"] == [1.0]
     assert found["herdmesh_task_behind_records"] == [0.0]
-    assert found["herdmesh_task_end_to_end_latency_ms_count"] == [50.0]
+    assert found["herdmesh_task_end_to_end_latency_seconds_count"] == [50.0]
     await mesh.delete(name)
     await until_pages(mesh, name, lambda pages: not pages, "off all pages")
 

@@ -74,7 +74,7 @@ def test_a_run_that_fails_with_a_secret_in_its_error_exports_none(
         exported.until("metrics after that", lambda: exported.exports_of_metrics >= before + 2)
         running.interrupt()
     assert {"run", "batch"} <= {one.name for one in exported.spans if one.attributes.get("herdmesh.connector") == topic}
-    assert {"herdmesh_task_behind_records", "kafka_connect_task_error_metrics_total_record_errors"} <= exported.metrics
+    assert {"herdmesh_task_behind_records", "kafka_connect_task_error_metrics_record_errors_total"} <= exported.metrics
     log = (tmp_path / "run.log").read_text()
     assert "Unknown field: ***" in log
     assert "instead of ***" in log, "a limit that is brought within bounds is told with its value"

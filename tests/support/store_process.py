@@ -66,7 +66,11 @@ class StoreProcess:
         """Spawn it and wait until it listens: on any port, or for its clients' sake on its earlier `address`."""
         command = [sys.executable, "-m", self.module, f"--listen={listen}", *self._arguments]
         self._process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=self._environment
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=self._environment,
         )
         address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read_log(address))
@@ -147,9 +151,9 @@ class StoreProcess:
 
     async def _read_log(self, address: asyncio.Future[str]) -> None:
         assert self._process is not None
-        assert self._process.stderr is not None
+        assert self._process.stdout is not None
         with self.log_path.open("ab", buffering=0) as log:  # tests read it meanwhile
-            while line := await self._process.stderr.readline():
+            while line := await self._process.stdout.readline():
                 log.write(line)
                 if b'"listening"' in line and not address.done():
                     address.set_result(json.loads(line)["address"])

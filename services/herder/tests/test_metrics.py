@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from prometheus_client import REGISTRY
 
 from herdmesh.herder.metrics import HerderMetrics
+from herdmesh.herder.state import Herder, Rules
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
-from herdmesh.herder.state.model.requests import DeleteConnector, WriteOptions
+from herdmesh.herder.state.model.requests import CreateConnector, DeleteConnector, WriteOptions
 from herdmesh.rpc.errors import ConnectorNotFound, NotLeader
 from herdmesh.session import messages
 from herdmesh.session.model import Assignment, RunState, TargetState, UnitId
+from services.herder.tests.world import BROKEN, World, sink
 
 TASK = UnitId("c", 0)
 ASSIGNMENT = Assignment(1, 7)
@@ -30,8 +34,18 @@ def start(session: int) -> ins.Send:
     return ins.Send(session, 1, messages.StartUnit(TASK, ASSIGNMENT, {}, {}, TargetState.STARTED, 1, 0, None, None))
 
 
-def test_requests_moves_epochs_and_rebalances_are_counted() -> None:
+async def test_requests_moves_epochs_and_rebalances_are_counted() -> None:
     metrics = HerderMetrics()
+    metrics.show(Herder(Rules("h")))
+    try:
+        _count_one_of_each(metrics)
+    finally:
+        metrics.hide()
+    assert value("herdmesh_herder_leader") == 0
+    assert not [one for one in REGISTRY.collect() if one.name == "herdmesh_herder_leader"], "it left the page"
+
+
+def _count_one_of_each(metrics: HerderMetrics) -> None:
     rebalance = "kafka_connect_connect_worker_rebalance_metrics_"
     metrics.passed(ev.LeadershipGranted(3, 1, 1000, 9, "h", "h:1"), [], 1.0)
     assert value("herdmesh_herder_epochs_total") == 1
@@ -41,7 +55,7 @@ def test_requests_moves_epochs_and_rebalances_are_counted() -> None:
     assert value(f"{rebalance}rebalancing") == 1
     metrics.passed(ev.UnitReported(1, TASK, ASSIGNMENT, RunState.RUNNING), [], 1.0)
     assert (value(f"{rebalance}rebalancing"), value(f"{rebalance}completed_rebalances_total")) == (0, 1)
-    assert value("herdmesh_herder_phase_duration_milliseconds_count", phase="start task") == 1
+    assert value("herdmesh_herder_phase_duration_seconds_count", phase="start task") == 1
 
     metrics.passed(
         ev.WorkerHello(2, "w2", "i2", "w2:1", 8), [ins.Send(1, 1, messages.StopUnit(TASK, ASSIGNMENT, "m"))], 1.0
@@ -66,3 +80,43 @@ def test_requests_moves_epochs_and_rebalances_are_counted() -> None:
         for sample in metric.samples
         if sample.name == f"{rebalance}epoch"
     ] == ["h2:1"], "as in Connect, everybody says who leads"
+
+
+async def test_a_leader_shows_its_mesh_and_a_unit_that_is_wanted_and_not_running() -> None:
+    world, metrics = World(), HerderMetrics()
+    world.lead()
+    world.worker("w1")
+    world.ask(CreateConnector("orders", sink(2)))
+    world.kill("w1")
+    world.advance(10_000)
+    metrics.show(world.herder)
+    try:
+        assert value("herdmesh_herder_leader") == 1
+        assert value("herdmesh_herder_workers", state="connected") == 0
+        where = {"connector": "orders", "kind": "task", "state": "unassigned"}
+        assert value("herdmesh_herder_units_not_running", **where) == 2
+        assert value("herdmesh_herder_connectors", state="unassigned", target_state="started") == 1
+        world.revive("w1")
+        world.advance(5_000)
+        assert value("herdmesh_herder_units_not_running") == 0
+        assert value("herdmesh_herder_tasks", state="running", target_state="started") == 2
+        assert value("herdmesh_herder_tasks") == 2, "and no other combination counts"
+        assert value("herdmesh_herder_workers", state="connected") == 1
+        unit = UnitId("orders", 1)
+        world.fail(world.workers["w1"], unit, BROKEN)
+        assert value("herdmesh_herder_units_not_running", kind="task", state="failed") == 1
+        world.kill_herder()
+        assert value("herdmesh_herder_leader") == 1, "the metrics are those of the herder that was shown"
+    finally:
+        metrics.hide()
+
+
+async def test_the_counts_are_read_on_the_loop_that_owns_the_state() -> None:
+    world, metrics = World(), HerderMetrics()
+    world.lead()
+    world.run()
+    metrics.show(world.herder)
+    try:
+        assert await asyncio.to_thread(value, "herdmesh_herder_leader") == 1
+    finally:
+        metrics.hide()

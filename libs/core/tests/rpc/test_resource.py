@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 CODE = """
 import json, os, sys
-from herdmesh.rpc.resource import resource
-told = [dict(resource(name).attributes) for name in ("", "herdmesh.worker.run")]
+from herdmesh.rpc.resource import identity, name_process, resource
+told = [dict(resource().attributes), identity()]
+name_process("herdmesh.worker.run")
+told += [dict(resource().attributes), identity()]
 reading, writing = os.pipe()
 if os.fork() == 0:
     os.write(writing, resource().attributes["service.instance.id"].encode())
@@ -20,7 +23,7 @@ print(json.dumps([*told, os.read(reading, 100).decode(), os.getpid()]))
 """
 
 
-def told(tmp_path: Path, **environment: str) -> list[dict[str, str]]:
+def told(tmp_path: Path, **environment: str) -> list[Any]:
     """Resource attributes of `python -m herdmesh.probe.__main__`, a package beside ours."""
     package = tmp_path / "herdmesh" / "probe"
     package.mkdir(parents=True, exist_ok=True)
@@ -35,9 +38,11 @@ def told(tmp_path: Path, **environment: str) -> list[dict[str, str]]:
 
 
 def test_a_process_reports_its_name_and_a_unique_instance_id(tmp_path: Path) -> None:
-    service, run, forked, pid = told(tmp_path)
+    service, of_service, run, of_run, forked, pid = told(tmp_path)
     assert service["service.name"] == "herdmesh.probe"
     assert run["service.name"] == "herdmesh.worker.run"
+    for shown, of_lines in ((service, of_service), (run, of_run)):
+        assert [shown["service.name"], shown["service.instance.id"]] == of_lines, "log lines have the same"
     assert service["service.instance.id"] == run["service.instance.id"] != forked
     assert service["process.pid"] == pid
     assert len(service["service.instance.id"]) == 36
@@ -47,5 +52,6 @@ def test_a_process_reports_its_name_and_a_unique_instance_id(tmp_path: Path) -> 
 
 def test_environment_variables_override_the_resource_attributes(tmp_path: Path) -> None:
     attributes = "service.instance.id=mine,team=data"
-    service, *_ = told(tmp_path, OTEL_SERVICE_NAME="ours", OTEL_RESOURCE_ATTRIBUTES=attributes)
+    service, of_lines, *_ = told(tmp_path, OTEL_SERVICE_NAME="ours", OTEL_RESOURCE_ATTRIBUTES=attributes)
+    assert of_lines == ["ours", "mine"]
     assert (service["service.name"], service["service.instance.id"], service["team"]) == ("ours", "mine", "data")

@@ -98,7 +98,7 @@ async def test_metrics_are_served_on_port_plus_1000() -> None:
         lambda: urllib.request.urlopen(f"http://127.0.0.1:{port + 1000}/metrics", timeout=30).read().decode()
     )
     await made.stop(0)
-    assert "herdmesh_rpc_server_duration_ms" in page
+    assert "herdmesh_rpc_server_duration_seconds_bucket" in page
     assert "StatusReadService/GetStatus" in page
 
 
@@ -182,20 +182,25 @@ _PROCESS = """
 import asyncio, sys
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig
 from herdmesh.rpc.process import run
+from herdmesh.rpc.settings import ServiceSettings
 
-async def main(stop):
-    what = sys.argv[1]
+what = sys.argv[1]
+
+def load():
     if what == "settings":
         raise InvalidConfig([FieldViolation("group_id", "is empty")])
+    return ServiceSettings(listen="127.0.0.1:0", _cli_parse_args=False)
+
+async def main(settings, stop):
     if what == "fails":
         raise ZeroDivisionError("boom")
-    print("ready", flush=True)
+    print("ready", file=sys.stderr, flush=True)
     await stop.wait()
     if what == "hangs":
-        print("hanging", flush=True)
+        print("hanging", file=sys.stderr, flush=True)
         await asyncio.Event().wait()
 
-run(main)
+run("herdmesh.probe", load, main)
 """
 
 
@@ -209,22 +214,22 @@ async def _process(what: str) -> asyncio.subprocess.Process:
 async def test_process_exit_codes() -> None:
     for what, code, event in (("settings", 2, "wrong_settings"), ("fails", 1, "failed")):
         process = await _process(what)
-        _, log = await asyncio.wait_for(process.communicate(), 30)
+        log, _ = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode == code
         assert json.loads(log.decode().splitlines()[-1])["event"] == event
 
 
 async def test_process_stops_at_sigterm_and_is_killed_by_the_second() -> None:
     process = await _process("stops")
-    assert process.stdout is not None
-    await process.stdout.readline()
+    assert process.stderr is not None
+    await process.stderr.readline()
     process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(process.wait(), 30) == 0
 
     process = await _process("hangs")
-    assert process.stdout is not None
-    await process.stdout.readline()
+    assert process.stderr is not None
+    await process.stderr.readline()
     process.send_signal(signal.SIGTERM)
-    await process.stdout.readline()
+    await process.stderr.readline()
     process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(process.wait(), 30) == 130

@@ -5,12 +5,13 @@ closes.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
-from herdmesh.rpc.telemetry import MetricsPage
+from herdmesh.rpc.http_pages import HttpPages, Readiness
 from herdmesh.topicstore import StoreRole, StoreTuning, WriterFenced
 from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 from herdmesh.topicstore.metrics import STORE_METRICS
@@ -29,7 +30,7 @@ class Counted(KeyValues):
 
 @pytest.fixture
 async def page() -> AsyncIterator[str]:
-    served = MetricsPage("127.0.0.1", 0)
+    served = HttpPages("127.0.0.1", 0, lambda: Readiness(True, ""))
     yield f"http://127.0.0.1:{served.start()}/metrics"
     await served.stop()
 
@@ -42,15 +43,15 @@ async def cluster() -> AsyncIterator[MemoryCluster]:
 
 
 async def _series(page: str) -> dict[str, float]:
-    """Numbers of this test's topic by name, or by name and outcome."""
+    """Numbers of this test's topic by name and the labels that tell series of one name apart."""
     async with httpx.AsyncClient() as client:
         text = (await client.get(page)).text
     found = dict[str, float]()
     for line in text.splitlines():
         if f'topic="{_TOPIC}"' in line and "_bucket{" not in line:
             name, value = line.split("{")[0], line.rsplit(" ", 1)[1]
-            outcome = line.split('outcome="')[1].split('"')[0] if "outcome=" in line else ""
-            found[f"{name} {outcome}".strip()] = float(value)
+            labels = [re.search(rf'{label}="([^"]*)"', line) for label in ("outcome", "role", "condition", "partition")]
+            found[" ".join((name, *(one[1] for one in labels if one)))] = float(value)
     return found
 
 
@@ -75,9 +76,16 @@ async def test_writes_transactions_and_watchers_are_on_the_page_until_the_store_
     found = await _series(page)
     assert found["herdmesh_store_writes_total applied"] == 3
     assert found["herdmesh_store_writes_total refused"] == 1
-    assert found["herdmesh_store_write_latency_ms_count"] == 3
-    assert found["herdmesh_store_write_latency_ms_sum"] > 0
-    assert found["herdmesh_store_is_writer"] == 1
+    assert found["herdmesh_store_write_latency_seconds_count"] == 3
+    assert found["herdmesh_store_write_latency_seconds_sum"] > 0
+    assert found["herdmesh_store_role writer"] == 1
+    assert sum(value for name, value in found.items() if name.startswith("herdmesh_store_role ")) == 1
+    assert found["herdmesh_store_condition HEALTHY"] == 1
+    assert found["herdmesh_store_condition BROKER_UNREACHABLE"] == 0
+    applied = store.revision.next_offsets
+    assert [found[f"herdmesh_store_revision_offset {number}"] for number in range(len(applied))] == [*applied]
+    assert sum(applied) > 0
+    assert 0 < found["herdmesh_store_replay_seconds"] < 60
     assert found["herdmesh_store_transactions_total"] == 3
     assert found["herdmesh_store_transactions_failed_total"] == 0
     assert found["herdmesh_store_records_applied_total"] == 3
@@ -98,7 +106,7 @@ async def test_a_failed_transaction_is_counted_with_the_failed_write(cluster: Me
     found = await _series(page)
     assert found["herdmesh_store_transactions_failed_total"] == 1
     assert found["herdmesh_store_writes_total not_applied"] == 1
-    assert found["herdmesh_store_write_latency_ms_count"] == 0, "only writes that were applied are timed"
+    assert found["herdmesh_store_write_latency_seconds_count"] == 0, "only writes that were applied are timed"
 
 
 async def test_every_documented_series_is_shown_for_a_state_that_reports_its_size() -> None:

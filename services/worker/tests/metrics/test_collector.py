@@ -16,6 +16,7 @@ from herdmesh.rpc.telemetry import Buckets
 from herdmesh.session.model import Assignment, Failure, TargetState, UnitId
 from herdmesh.worker.metrics import collector, names
 from herdmesh.worker.metrics.collector import WorkerMetrics
+from herdmesh.worker.metrics.names import LATENCY_BOUNDS_S
 from herdmesh.worker.state import TaskLimits, WorkerLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import ConnectorSpec, TaskSpec
 from services.worker.tests import leader
@@ -89,30 +90,30 @@ def test_a_running_task_has_its_counts_times_and_lag(world: World) -> None:
     found = world.series()
     assert found[SINK + "sink_record_read_total"] == found[SINK + "sink_record_send_total"] == 5
     assert found[SINK + "sink_record_read_rate"] == pytest.approx(5 / 30)
-    assert found[SINK + "sink_record_active_count"] == found[SINK + "sink_record_active_count_max"] == 2
-    assert found[SINK + "put_batch_max_time_ms"] == found[SINK + "put_batch_avg_time_ms"] == 2.0
+    assert found[SINK + "active_sink_records"] == found[SINK + "active_sink_records_max"] == 2
+    assert found[SINK + "put_batch_max_time_seconds"] == found[SINK + "put_batch_avg_time_seconds"] == 0.002
     assert found[SINK + "offset_commit_seq_no"] == found[SINK + "offset_commit_completion_total"] == 1
-    assert found[SINK + "partition_count"] == 2
+    assert found[SINK + "partitions"] == 2
     assert found[SINK + "sink_record_lag_max"] == 1, "its position less what is committed"
-    assert (found["herdmesh_task_behind_records"], found["herdmesh_task_lag_age_ms"]) == (3, 0.0)
+    assert (found["herdmesh_task_behind_records"], found["herdmesh_task_lag_age_seconds"]) == (3, 0.0)
     assert "herdmesh_task_uncommitted_records" not in found, "a partition was never committed"
-    assert found[ANY + "status status=running"] == found[ANY + "offset_commit_success_percentage"] == 1
-    assert found[ANY + "offset_commit_failure_percentage"] == 0
-    assert found["herdmesh_task_end_to_end_latency_ms"] == Buckets(AGES.buckets, LATENCY_BOUNDS_MS, 4.5)
+    assert found[ANY + "status status=running"] == found[ANY + "offset_commit_success_ratio"] == 1
+    assert found[ANY + "offset_commit_failure_ratio"] == 0
+    assert found["herdmesh_task_end_to_end_latency_seconds"] == Buckets(AGES.buckets, LATENCY_BOUNDS_S, 0.0045)
     assert not [name for name in found if "source_task" in name], "it is no source"
 
 
 def test_a_wait_has_a_series_with_its_reason_while_it_lasts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_id, name = world.start(), "herdmesh_task_waiting_ms waits_for=PostgreSQL db:5432"
+    run_id, name = world.start(), "herdmesh_task_waiting_seconds waits_for=PostgreSQL db:5432"
     world.handle(events.RunHello(run_id, 1, 300_000))
     world.moved(run_id, 5)
     monkeypatch.setattr(names.time, "time_ns", lambda: 11_500 * 1_000_000)
     world.handle(events.RunLiveness(run_id, 0, 0, Wait("PostgreSQL db:5432", "connection refused", 4_000, 2)))
     world.handle(events.HeartbeatDue(only_if_moved=False, now_ms=11_500))
-    assert world.series()[name] == 7_500.0
+    assert world.series()[name] == 7.5
     world.handle(events.RunLiveness(run_id, 0, 0))
     world.handle(events.HeartbeatDue(only_if_moved=False, now_ms=12_500))
-    assert not [one for one in world.series() if "waiting" in one]
+    assert not [one for one in world.series() if "waiting_seconds" in one]
 
 
 def test_a_connector_whose_call_does_not_return_has_a_wait_series(
@@ -122,14 +123,14 @@ def test_a_connector_whose_call_does_not_return_has_a_wait_series(
     monkeypatch.setattr(names.time, "time_ns", lambda: 11_500 * 1_000_000)
     for now_ms in (4_000, 11_500):
         world.handle(events.HeartbeatDue(only_if_moved=False, now_ms=now_ms))
-    assert world.series()["herdmesh_connector_waiting_ms waits_for=the connector's code"] == 7_500.0
+    assert world.series()["herdmesh_connector_waiting_seconds waits_for=the connector's code"] == 7.5
 
 
 def test_a_value_not_measured_for_a_minute_is_absent(world: World) -> None:
     world.moved(world.start(), 5)
     world.now_s += 61.0
     found = world.series()
-    assert SINK + "put_batch_max_time_ms" not in found
+    assert SINK + "put_batch_max_time_seconds" not in found
     assert found[SINK + "sink_record_read_rate"] == 0.0
     assert found[SINK + "sink_record_read_total"] == 5
 
@@ -149,7 +150,7 @@ def test_counts_continue_through_runs_failure_and_restart_in_place(world: World)
     assert found[ANY + "status status=failed"] == 1
     assert found["herdmesh_task_runs_total"] == 2
     world.now_s += 7.0
-    assert world.series()["herdmesh_task_lag_age_ms"] == 7_000
+    assert world.series()["herdmesh_task_lag_age_seconds"] == 7.0
     world.stop(1)
     assert not [name for name in world.series() if "_task_metrics_" in name], "it left the page"
     third = world.start(generation=2)
@@ -205,14 +206,14 @@ def test_the_number_of_remembered_units_that_left_is_bounded(world: World, monke
         world.handle(leader.start_unit(1, unit, Assignment(1, 1, "i"), TargetState.PAUSED, SPEC))
         world.handle(leader.stop_unit(1, unit, Assignment(1, 1, "i"), "moved"))
     assert len(world.metrics.left) == 3
-    assert world.series()[WORKER + "task_count"] == 0
+    assert world.series()[WORKER + "tasks"] == 0
 
 
 def test_the_ratio_of_failed_commits_is_over_all_commits(world: World) -> None:
     run_id = world.start()
     world.moved(run_id, 5, commit_failures=3)
     found = world.series()
-    assert found[ANY + "offset_commit_failure_percentage"] == 0.75
+    assert found[ANY + "offset_commit_failure_ratio"] == 0.75
     assert found["herdmesh_task_offset_commit_failures_total"] == 3
 
 
@@ -228,10 +229,10 @@ def test_error_counts_are_the_sum_of_all_runs(world: World) -> None:
     world.handle(events.RunProgress(second, ProgressReport(1, 1, errors=ErrorCounts(failures=4, last_error_ms=60))))
     found = world.series()
     name = "kafka_connect_task_error_metrics_"
-    assert found[name + "total_record_failures"] == 6
-    assert found[name + "total_record_errors"] == found[name + "total_records_skipped"] == 1
-    assert found[name + "last_error_timestamp"] == 70
-    assert found[name + "deadletterqueue_produce_requests"] == 0
+    assert found[name + "record_failures_total"] == 6
+    assert found[name + "record_errors_total"] == found[name + "records_skipped_total"] == 1
+    assert found[name + "last_error_timestamp_seconds"] == 0.07
+    assert found[name + "deadletterqueue_produce_requests_total"] == 0
 
 
 def test_the_worker_counts_held_units_and_outcomes_of_starts(world: World) -> None:
@@ -243,11 +244,11 @@ def test_the_worker_counts_held_units_and_outcomes_of_starts(world: World) -> No
     world.handle(events.RunFailed(run_id, FAILED))
     world.handle(events.RunEnded(run_id))
     found = world.series()
-    assert (found[WORKER + "connector_count"], found[WORKER + "task_count"]) == (1, 1)
+    assert (found[WORKER + "connectors"], found[WORKER + "tasks"]) == (1, 1)
     assert found[WORKER + "connector_startup_success_total"] == found[WORKER + "connector_startup_attempts_total"] == 1
-    assert found[WORKER + "task_startup_failure_total"] == found[WORKER + "task_startup_failure_percentage"] == 1
-    assert found[WORKER + "task_startup_success_percentage"] == 0
-    assert (found[WORKER + "connector_failed_task_count"], found[WORKER + "connector_total_task_count"]) == (1, 1)
+    assert found[WORKER + "task_startup_failure_total"] == found[WORKER + "task_startup_failure_ratio"] == 1
+    assert found[WORKER + "task_startup_success_ratio"] == 0
+    assert (found[WORKER + "connector_failed_tasks"], found[WORKER + "connector_total_tasks"]) == (1, 1)
     name = "kafka_connect_connector_metrics_"
     assert found[name + "status status=running"] == found[name + "connector_type type=sink"] == 1
     assert name + "connector_class class=org.apache.kafka.connect.file.FileStreamSinkConnector" in found

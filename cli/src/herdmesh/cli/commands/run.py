@@ -32,8 +32,9 @@ from herdmesh.devstack.errors import AccessUnusable
 from herdmesh.devstack.ports import refusal_to_listen
 from herdmesh.devstack.readiness import serving_cluster
 from herdmesh.rpc import gc_at_import
-from herdmesh.rpc.process import EXIT_FORCED, configure_logging
+from herdmesh.rpc.process import EXIT_FORCED, configure_logging, log_identity
 from herdmesh.rpc.request_ids import new_request_id
+from herdmesh.rpc.resource import name_process
 from herdmesh.standalone.errors import BadFiles, PartEnded, Problem
 from herdmesh.standalone.files import ConnectorFile, not_latin, read_connectors, read_properties
 
@@ -70,7 +71,9 @@ def run_standalone(
         if problems:
             raise _refused("CONFIG_INVALID", problems, _EXIT_CONFIG)
         os.environ[_LOG_LEVEL] = log_level  # for the processes of the runs
+        name_process("herdmesh.standalone")
         configure_logging(log_level)
+        log_identity()
         _refuse_a_taken_port(listen)
         stop = stop_on_signals(_end_at_once)
         await until_kafka_serves(plan, stop)

@@ -14,14 +14,20 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import grpc
 import grpc.aio
 import structlog
 
-from herdmesh.rpc import encoded, errors, status, telemetry
+from herdmesh.rpc import encoded, errors, status, telemetry, tracing
 
+DURATION: Final = (
+    "herdmesh_rpc_server_duration_seconds",
+    telemetry.DURATION_BOUNDS_S,
+    "Time from the arrival of a gRPC call to its status, by method and outcome (OK or the error's reason).",
+)
+"""Name, bounds and description of the one metric of every server."""
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 # These classes are generic only in the stubs, so the annotations stay text at run time.
@@ -33,9 +39,7 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
     """Interceptor that maps exceptions to statuses. Install it once per server, outermost."""
 
     def __init__(self) -> None:
-        self._durations_ms = telemetry.meter("herdmesh.rpc").create_histogram(
-            "herdmesh_rpc_server_duration_ms", unit="ms", description="Time from a call's arrival to its status."
-        )
+        self._durations_s = telemetry.histogram(telemetry.meter("herdmesh.rpc"), *DURATION)
 
     async def intercept_service(
         self,
@@ -88,8 +92,11 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
     async def _mapped(self, context: _Context, method: str) -> AsyncGenerator[None]:
         started = time.perf_counter()
         outcome = "OK"
+        # With tracing, log lines get the id of the current span; without it, that of the caller.
+        trace_id = tracing.trace_id_of(tracing.current(context.invocation_metadata()))
         try:
-            yield
+            with structlog.contextvars.bound_contextvars(**({"trace_id": trace_id} if trace_id else {})):
+                yield
         except asyncio.CancelledError:
             outcome = "CANCELLED"
             raise
@@ -102,9 +109,7 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
             code, message, details = status.pack(planned)
             await context.abort(code, message, ((status.DETAILS_KEY, details),))
         finally:
-            self._durations_ms.record(
-                (time.perf_counter() - started) * 1000, {"method": method.lstrip("/"), "outcome": outcome}
-            )
+            self._durations_s.record(time.perf_counter() - started, {"method": method.lstrip("/"), "outcome": outcome})
 
     def _planned(self, error: Exception, context: _Context, method: str) -> errors.HerdmeshError:
         if isinstance(error, NotImplementedError) and context.code() is grpc.StatusCode.UNIMPLEMENTED:

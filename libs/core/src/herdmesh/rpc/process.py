@@ -13,18 +13,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO, TypeVar
 
 import structlog
 from pydantic import ValidationError
 
 from herdmesh.connect.config import hide_in_output, redacted_value
-from herdmesh.rpc import gc_at_import
+from herdmesh.rpc import gc_at_import, tracing
 from herdmesh.rpc.errors import InvalidConfig
+from herdmesh.rpc.resource import identity, name_process
+from herdmesh.rpc.settings import LogFormat, ServiceSettings
 
+S = TypeVar("S", bound=ServiceSettings)
 Main = Callable[[asyncio.Event], Awaitable[None]]
 
 EXIT_OK: Final = 0
@@ -35,19 +39,34 @@ EXIT_FORCED: Final = 130
 #: Fields that identify a line. They are not redacted: names are no secrets, and many of them contain a password that is
 #: a common word.
 _OF_THE_LINE: Final = frozenset(("logger", "level", "timestamp"))
-_IDENTITY: Final = _OF_THE_LINE | {"unit", "connector", "task", "run_id", "topic", "worker", "herder", "correlation_id"}
+_IDENTITY: Final = _OF_THE_LINE | {
+    *("service", "instance", "trace_id", "unit", "connector", "task", "run_id", "topic", "worker", "herder"),
+    "correlation_id",
+}
+LOG_FORMAT_ENV: Final = "HERDMESH_LOG_FORMAT"
+#: Connect's context of a unit: `[orders|worker]`, `[orders|task-0]`, `[orders|task-0|offsets]`.
+_UNIT: Final = re.compile(r"\[(?P<connector>.*)\|(?:worker|task-(?P<task>\d+))(?:\|[a-z]+)?\]", re.DOTALL)
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-def run(main: Main, log_level: str | None = None) -> NoReturn:
-    """Run `main(stop)` to its end and exit the process. `main` reads its settings first, so that errors exit with 2.
-
-    `log_level` defaults to HERDMESH_LOG_LEVEL, then info.
+def run(service: str, load: Callable[[], S], main: Callable[[S, asyncio.Event], Awaitable[None]]) -> NoReturn:
+    """Run `main(settings, stop)` to its end and exit the process. `service` names the process in telemetry and log
+    lines, such as `herdmesh.worker`; `load` reads the settings, and its errors exit with 2.
     """
-    configure_logging(log_level or os.environ.get("HERDMESH_LOG_LEVEL", "info"))
+    name_process(service)
+    output = sys.stdout  # without the redaction that `hide_in_output` adds: log lines are redacted field by field
+    configure_logging("info", to=output)
+    log_identity()
     hide_in_output()
     gc_at_import.over()
-    raise SystemExit(_run(main))
+
+    async def with_settings(stop: asyncio.Event) -> None:
+        settings = load()
+        configure_logging(settings.log_level, LogFormat(settings.log_format), output)
+        _log.info("settings", **settings.redacted())
+        await main(settings, stop)
+
+    raise SystemExit(_run(with_settings))
 
 
 _everywhere: dict[str, str] = {}
@@ -60,11 +79,25 @@ def log_with(**fields: str) -> None:
     _everywhere.update(fields)
 
 
-def configure_logging(level: str = "info") -> None:
-    """Write JSON lines to stderr, from structlog and from stdlib logging (gRPC, Kafka clients) alike."""
+def log_identity() -> None:
+    """Add the service name and the instance id of this process, as in its metrics and spans, to every further line."""
+    service, instance = identity()
+    log_with(service=service, instance=instance)
+
+
+def configure_logging(level: str = "info", form: LogFormat | None = None, to: TextIO | None = None) -> None:
+    """Write log lines, from structlog and from stdlib logging (gRPC, Kafka clients) alike, to `to`, stderr by default.
+    The format is that of HERDMESH_LOG_FORMAT by default, for the processes that a service starts.
+    """
+    if form is None:
+        wanted = os.environ.get(LOG_FORMAT_ENV, "").lower()
+        form = LogFormat.TEXT if wanted == LogFormat.TEXT.value else LogFormat.JSON
+    stream = sys.stderr if to is None else to
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         _with_everywhere,
+        _with_unit_parts,
+        _with_trace_id,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -76,13 +109,13 @@ def configure_logging(level: str = "info") -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 _without_secrets,
-                structlog.processors.JSONRenderer(ensure_ascii=False),
+                _renderer(form, stream),
             ],
             foreign_pre_chain=shared,
         )
@@ -94,6 +127,30 @@ def configure_logging(level: str = "info") -> None:
 
 def _with_everywhere(_: Any, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
     return {**_everywhere, **line}
+
+
+def _with_unit_parts(_: Any, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Add connector and task of a line that has Connect's context (`[orders|task-0]`), so that logs can be filtered."""
+    unit = line.get("unit")
+    found = _UNIT.fullmatch(unit) if isinstance(unit, str) else None
+    if found is None:
+        return line
+    parts: dict[str, Any] = {"connector": found["connector"]}
+    if found["task"]:
+        parts["task"] = int(found["task"])
+    return {**parts, **line}
+
+
+def _with_trace_id(_: Any, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    trace_id = "" if "trace_id" in line else tracing.current_trace_id()
+    return {**line, "trace_id": trace_id} if trace_id else line
+
+
+def _renderer(form: LogFormat, to: TextIO) -> Any:
+    if form is LogFormat.JSON:
+        return structlog.processors.JSONRenderer(ensure_ascii=False)
+    colours = to.isatty() and not os.environ.get("NO_COLOR")
+    return structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0)
 
 
 def _without_secrets(_: Any, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -1,9 +1,11 @@
-"""The identity of this process for telemetry: OpenTelemetry's resource of its metrics and its spans.
+"""The identity of this process for telemetry: OpenTelemetry's resource of its metrics and spans, and two fields of its
+log lines.
 
 Owns the attributes: `service.name`, `service.version`, `service.instance.id`, `host.name`, `process.pid`. The
 environment overrides them, as the SDK defines (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`).
 
-Invariant: metrics and spans of one process have one name and one instance id; no two processes have the same id.
+Invariant: metrics, spans and log lines of one process have one name and one instance id; no two processes have the same
+id.
 """
 
 from __future__ import annotations
@@ -15,19 +17,36 @@ import sys
 import uuid
 from importlib import metadata
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
 _PREFIX = "herdmesh."
+_named: list[str] = []
 
 
-def resource(name: str = "") -> Resource:
-    """The resource of this process. `name`: for a process whose start module does not name it, such as a run's."""
+def name_process(name: str) -> None:
+    """Set the service name of this process, for instance `herdmesh.worker`, before its telemetry starts. Without it,
+    the module that the process was started with names it; a console script has none.
+    """
+    _named[:] = [name]
+
+
+def identity() -> tuple[str, str]:
+    """The service name and the instance id, also where OpenTelemetry's SDK is not loaded."""
+    pairs = (pair.partition("=") for pair in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","))
+    given = {name.strip(): unquote(value.strip()) for name, _, value in pairs if value}
+    name = os.environ.get("OTEL_SERVICE_NAME") or given.get("service.name") or _name()
+    return name, given.get("service.instance.id") or _instance_id(os.getpid())
+
+
+def resource() -> Resource:
+    """The resource of this process."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     own = {
-        "service.name": name or _started_as(),
+        "service.name": _name(),
         "service.version": _version(),
         "service.instance.id": _instance_id(os.getpid()),
         "host.name": socket.gethostname(),
@@ -42,8 +61,12 @@ def _instance_id(_pid: int) -> str:
     return str(uuid.uuid4())
 
 
-def _started_as() -> str:
-    """The name of the started program: `herdmesh.worker` for `python -m herdmesh.worker`; `herdmesh` for a command."""
+def _name() -> str:
+    """The name that the process was given, else that of the started program: `herdmesh.standalone` for
+    `python -m herdmesh.standalone`; `herdmesh` for a command.
+    """
+    if _named:
+        return _named[0]
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     module = "" if spec is None else spec.name.removesuffix(".__main__")
     return module if module.startswith(_PREFIX) else "herdmesh"

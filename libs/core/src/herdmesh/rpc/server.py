@@ -1,4 +1,4 @@
-"""A gRPC server as every service runs it: services, health, reflection, metrics, error mapping.
+"""A gRPC server as every service runs it: services, health, reflection, HTTP pages, error mapping.
 
 Owns the server's life. Owns no service: a servicer raises `herdmesh.rpc.errors` (or `herdmesh.topicstore.errors`) and
 knows nothing of status codes.
@@ -21,9 +21,10 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH_NAME
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
-from herdmesh.rpc import telemetry, tracing
+from herdmesh.rpc import tracing
 from herdmesh.rpc._interceptor import StatusInterceptor
 from herdmesh.rpc.client import MESSAGE_BYTES_MAX
+from herdmesh.rpc.http_pages import HttpPages, Readiness
 
 METRICS_PORT_OFFSET: Final = 1000
 
@@ -53,10 +54,27 @@ class ServiceRegistration:
     full_name: str
 
 
-class Server:
-    """`listen` is host:port, port 0 = any free one. With `metrics`, /metrics is served on port + 1000."""
+ReadinessRule = Callable[[bool], tuple[bool, str]]
+"""Whether the process can do its work now, and one line of reason. The argument: any of its gRPC services serves."""
 
-    def __init__(self, listen: str, services: Sequence[ServiceRegistration], metrics: bool = True) -> None:
+
+def ready_while_serving(serving: bool) -> tuple[bool, str]:
+    """Ready while any gRPC service serves."""
+    return serving, "serving" if serving else "no service of this process serves yet, or it is stopping"
+
+
+class Server:
+    """`listen` is host:port, port 0 = any free one. With `metrics`, /metrics, /healthz and /readyz are served on
+    port + 1000; `ready` is the rule of /readyz.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        services: Sequence[ServiceRegistration],
+        metrics: bool = True,
+        ready: ReadinessRule = ready_while_serving,
+    ) -> None:
         self._host, _, port = listen.rpartition(":")
         self._wanted_port = int(port)
         self._services = tuple(services)
@@ -64,7 +82,10 @@ class Server:
         self._serving = {service.full_name: False for service in services}
         self._health = health_aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
-        self._metrics: telemetry.MetricsPage | None = None
+        self._ready = ready
+        self._pages: HttpPages | None = None
+        self.http_port: int | None = None
+        """Port of /metrics, /healthz and /readyz; None before `start`, and without them."""
 
     async def start(self) -> int:
         """Bind and serve, every service NOT_SERVING. Returns the bound port. Raises OSError when the port is taken."""
@@ -90,7 +111,7 @@ class Server:
             raise OSError(f"cannot listen on {address}: {error}") from error
         await server.start()
         self._server = server
-        metrics_port = self._start_metrics(port)
+        metrics_port = self.http_port = self._start_pages(port)
         _log.info("listening", address=f"{self._host}:{port}", metrics_port=metrics_port, services=list(self._serving))
         return port
 
@@ -99,7 +120,7 @@ class Server:
         if self._serving[full_name] is serving:
             return
         self._serving[full_name] = serving
-        _log.info("health", service=full_name, serving=serving)
+        _log.info("health", grpc_service=full_name, serving=serving)
         await self._publish_health()
 
     async def set_all_serving(self, serving: bool) -> None:
@@ -114,17 +135,23 @@ class Server:
             return
         await self._health.enter_graceful_shutdown()
         await server.stop(grace_s)
-        if self._metrics is not None:
-            await self._metrics.stop()
-            self._metrics = None
+        if self._pages is not None:
+            await self._pages.stop()
+            self._pages = None
 
-    def _start_metrics(self, port: int) -> int | None:
+    def _start_pages(self, port: int) -> int | None:
         if not self._metrics_wanted:
             return None
         # For a port above 65535 - 1000 (possible for any free port) the metrics get any free port.
         wanted = port + METRICS_PORT_OFFSET if self._wanted_port and port + METRICS_PORT_OFFSET < 65536 else 0
-        self._metrics = telemetry.MetricsPage(self._host, wanted)
-        return self._metrics.start()
+        self._pages = HttpPages(self._host, wanted, self._readiness)
+        return self._pages.start()
+
+    def _readiness(self) -> Readiness:
+        ready, reason = self._ready(any(self._serving.values()))
+        return Readiness(
+            ready, reason, {name: "SERVING" if one else "NOT_SERVING" for name, one in self._serving.items()}
+        )
 
     async def _publish_health(self) -> None:
         for full_name, serving in self._serving.items():

@@ -13,11 +13,22 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from enum import StrEnum
 from importlib.metadata import version
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class LogFormat(StrEnum):
+    """Format of a service's log lines."""
+
+    JSON = "json"
+    """One JSON object a line, for collectors."""
+    TEXT = "text"
+    """One line of text, for people."""
+
 
 _WILDCARDS = ("", "*", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 
@@ -35,8 +46,18 @@ class ServiceSettings(BaseSettings):
     )
 
     listen: str = Field(description="host:port to serve gRPC on; port 0 = any free port")
-    metrics: bool = Field(default=True, description="serve /metrics on the port + 1000")
-    log_level: str = Field(default="info", description="debug, info, warning or error")
+    metrics: bool = Field(default=True, description="serve /metrics, /healthz and /readyz on the port + 1000")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="debug, info, warning or error"
+    )
+    log_format: Literal["json", "text"] = Field(
+        default="json", description="json (one object a line) or text (for people); log lines go to standard output"
+    )
+
+    @field_validator("log_level", "log_format", mode="before")
+    @classmethod
+    def _ignore_case(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
 
     @classmethod
     def load(cls, arguments: Sequence[str] | None = None) -> Self:

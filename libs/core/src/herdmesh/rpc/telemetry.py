@@ -1,8 +1,9 @@
 """Metrics of one process, through the OpenTelemetry SDK.
 
-Owns the process' meter provider and the destinations of its metrics: the Prometheus page, and OTLP if the environment
-names an endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT` or `..._METRICS_ENDPOINT`, unless `OTEL_METRICS_EXPORTER` is `none`).
-Names no metric of a service: those come from `meter(...)`, and from producers. Tracing is `tracing`.
+Owns the process' meter provider and the destinations of its metrics: the Prometheus page's text, and OTLP if the
+environment names an endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT` or `..._METRICS_ENDPOINT`, unless `OTEL_METRICS_EXPORTER`
+is `none`). Names no metric of a service: those come from `meter(...)`, and from producers. A name has its unit and, for
+a counter, `_total`; no unit is passed to the SDK, because exporters would append it to the name. Tracing is `tracing`.
 
 A producer is OpenTelemetry's bridge for metrics that are kept elsewhere (its specification's MetricProducer, which
 Python's SDK lacks): each collection calls it for all its series. An instrument of the SDK keeps every label set that it
@@ -15,16 +16,15 @@ same series.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, cast
-from wsgiref.simple_server import WSGIServer
+from typing import Any, Final, TypeVar, cast
 
-import structlog
 from opentelemetry import metrics
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
@@ -43,14 +43,17 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from prometheus_client import start_http_server
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from herdmesh.rpc.resource import resource
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+DURATION_BOUNDS_S: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+"""Upper bounds for durations of requests: few, because each of dozens of label sets has a line for each bound."""
 
 Labels = Mapping[str, str]
+T = TypeVar("T")
 
 
 class Kind(StrEnum):
@@ -143,7 +146,7 @@ def _meter_provider() -> MeterProvider:
         provider.get_meter("herdmesh.rpc"),
         "herdmesh_metrics_producers",
         lambda: (_producers.count(), {}),
-        "Parts of this process that keep metrics of their own.",
+        "Parts of this process that add series of their own to the page.",
     )
     return provider
 
@@ -160,6 +163,41 @@ def add_producer(scope: str, producer: Producer) -> Callable[[], None]:
     _meter_provider()
     _producers.add(scope, producer)
     return functools.partial(_producers.remove, producer)
+
+
+def histogram(of: metrics.Meter, name: str, bounds: Sequence[float], description: str) -> metrics.Histogram:
+    """A histogram with these upper bounds: each label set of it has a line for each bound on the page."""
+    return of.create_histogram(name, description=description, explicit_bucket_boundaries_advisory=bounds)
+
+
+def read_on_loop(loop: asyncio.AbstractEventLoop, read: Callable[[], T], timeout_s: float = 2.0) -> T | None:
+    """Call `read` on the event loop that owns its data, and return the result. For the page's thread; on the loop's own
+    thread `read` is called directly. None when the loop is closed, or does not call it within `timeout_s`.
+    """
+    try:
+        on_its_thread = asyncio.get_running_loop() is loop
+    except RuntimeError:  # this thread has no loop
+        on_its_thread = False
+    if on_its_thread:
+        return read()
+    result: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def call() -> None:
+        if result.set_running_or_notify_cancel():
+            try:
+                result.set_result(read())
+            except Exception as error:  # noqa: BLE001 - raised in the reading thread
+                result.set_exception(error)
+
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:  # the loop is closed
+        return None
+    try:
+        return result.result(timeout_s)
+    except TimeoutError:
+        result.cancel()
+        return None
 
 
 def gauge(
@@ -179,30 +217,10 @@ def gauge(
     of.create_observable_gauge(name, [observe], description=description)
 
 
-class MetricsPage:
-    """/metrics over HTTP on a thread of its own."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._host = host
-        self._wanted_port = port
-        self._server: WSGIServer | None = None
-
-    def start(self) -> int:
-        """Serve on the port, or on any free one when it is taken (0 = any). Returns the port."""
-        _meter_provider()
-        try:
-            self._server, _ = start_http_server(self._wanted_port, self._host)
-        except OSError as error:
-            _log.warning("metrics_port_taken", port=self._wanted_port, error=str(error))
-            self._server, _ = start_http_server(0, self._host)
-        return self._server.server_port
-
-    async def stop(self) -> None:
-        """Close the page; returns when its thread has left its loop (at most 0.5 s)."""
-        if self._server is not None:
-            server, self._server = self._server, None
-            await asyncio.to_thread(server.shutdown)
-            server.server_close()
+def page_text() -> tuple[bytes, str]:
+    """The Prometheus page and its content type: all series at this moment."""
+    _meter_provider()
+    return generate_latest(REGISTRY), CONTENT_TYPE_LATEST
 
 
 def _with_produced(collected: MetricsData) -> MetricsData:

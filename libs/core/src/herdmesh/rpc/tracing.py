@@ -39,9 +39,9 @@ def wanted() -> bool:
     return bool(named) and os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "none"
 
 
-def start(service_name: str = "") -> None:
+def start() -> None:
     """Export spans in the background to the endpoint of the environment. Only the first call in a process has an
-    effect. `service_name` is passed to `resource`.
+    effect.
     """
     if _started:
         return
@@ -50,7 +50,7 @@ def start(service_name: str = "") -> None:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    provider = TracerProvider(resource=resource(service_name))
+    provider = TracerProvider(resource=resource())
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
     _started.append(provider)
@@ -78,6 +78,19 @@ def client_interceptors() -> list[Any]:
 def is_traceparent(text: str) -> bool:
     """True for a trace context of W3C's version 00."""
     return _TRACEPARENT.fullmatch(text) is not None
+
+
+def trace_id_of(traceparent: str) -> str:
+    """The trace id, 32 hexadecimal digits, of a trace context; empty for a text that is none."""
+    return traceparent[3:35] if is_traceparent(traceparent) else ""
+
+
+def current_trace_id() -> str:
+    """The trace id of the current span; empty while tracing has not started, or outside of a span."""
+    if not _started:
+        return ""
+    context = importlib.import_module("opentelemetry.trace").get_current_span().get_span_context()
+    return f"{context.trace_id:032x}" if context.is_valid else ""
 
 
 def new_traceparent() -> str:

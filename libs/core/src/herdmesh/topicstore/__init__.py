@@ -47,6 +47,7 @@ from herdmesh.topicstore.errors import (
 )
 from herdmesh.topicstore.health import StoreCondition, StoreHealth
 from herdmesh.topicstore.partitioner import partition_of
+from herdmesh.topicstore.readiness import store_readiness
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
 from herdmesh.topicstore.stages import OnStage, WriteStage
 from herdmesh.topicstore.starting import start_when_possible
@@ -95,4 +96,5 @@ __all__ = [
     "WriterFenced",
     "partition_of",
     "start_when_possible",
+    "store_readiness",
 ]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
@@ -95,6 +96,8 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._end_seen: Positions = ()  # end of the log at the last fetch by a read
         self.metrics = StoreMetrics(log.settings.topic, self._figures)
         self._role = StoreRole.REPLAYING
+        self._replay_begun_s: float | None = None
+        self._replay_ended_s: float | None = None
         self._role_watchers: set[_RoleWatcher] = set()
         self._young_from_ms = 0
         self._term = 0  # increases with every change of ownership
@@ -146,6 +149,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             await self.close()
             raise
         self._health.note(Part.START, None)
+        self._replay_begun_s = time.monotonic()
         self.metrics.show()
         try:
             self._applied.open(self._identity)
@@ -158,6 +162,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         except BaseException:
             await self.close()
             raise
+        self._replay_ended_s = time.monotonic()
         self._hub.begin(self.revision.next_offsets)
         self._move(StoreRole.REPLICA)
         self._spawn(self._writes.run())
@@ -472,7 +477,10 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     def _figures(self) -> StoreFigures:
         """Return the counters. Called by the thread that serves /metrics."""
         return StoreFigures(
-            is_writer=self._role is StoreRole.WRITER,
+            role=self._role,
+            condition=self._health.health.condition,
+            next_offsets=() if self._identity is None else self._applied.revision.next_offsets,
+            replay_s=self._replay_s(),
             transactions=self._writes.transactions,
             transactions_failed=self._writes.transactions_failed,
             records_applied=self._applied.applied_records,
@@ -483,6 +491,11 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             watchers_cut_off=self._hub.cut_off,
             state=self._applied.state,
         )
+
+    def _replay_s(self) -> float | None:
+        if self._replay_begun_s is None:
+            return None
+        return (self._replay_ended_s or time.monotonic()) - self._replay_begun_s
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

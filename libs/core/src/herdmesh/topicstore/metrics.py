@@ -1,4 +1,4 @@
-"""Metrics of a store on /metrics: writes, transactions, applied records, lag of the reader, watchers, snapshot.
+"""Metrics of a store on /metrics: role, condition, revision, replay, writes, transactions, reader's lag, watchers.
 
 Owns the names, one store's counts of its callers' writes, and the producer that exports them from `start` to `close`.
 The parts count for themselves (`applied`, `watch`, `writes`); they are read when the page is requested.
@@ -11,19 +11,21 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from herdmesh.rpc import telemetry
-from herdmesh.rpc.telemetry import Buckets, Family, Kind
+from herdmesh.rpc.telemetry import Buckets, Family, Kind, Labels
+from herdmesh.topicstore.contract import StoreRole
 from herdmesh.topicstore.errors import NotApplied, WriteOutcomeUnknown
+from herdmesh.topicstore.health import StoreCondition
 
 _T = TypeVar("_T")
 
-#: Upper bounds in ms. A write alone takes some 5 ms; a transaction may take as long as its timeout.
-LATENCY_BOUNDS_MS: Final = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0)
+#: Upper bounds in seconds. A write alone takes some 5 ms; a transaction may take as long as its timeout.
+LATENCY_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0)
 
 
 class Written(StrEnum):
@@ -47,7 +49,7 @@ class CountedState(Protocol):
 
     @property
     def connector_count(self) -> int:
-        """Connectors in a snapshot."""
+        """Connectors in this replica's state."""
         ...
 
     @property
@@ -60,7 +62,12 @@ class CountedState(Protocol):
 class StoreFigures:
     """The current counters of the parts of a store."""
 
-    is_writer: bool
+    role: StoreRole
+    condition: StoreCondition
+    #: the next offset to apply, per partition.
+    next_offsets: Sequence[int]
+    #: duration of the first replay in seconds, so far while it lasts; None = not begun.
+    replay_s: float | None
     transactions: int
     transactions_failed: int
     records_applied: int
@@ -77,8 +84,8 @@ class StoreMetrics:
         self._labels = {"topic": topic}
         self._read = read
         self._writes = dict.fromkeys(Written, 0)
-        self._latency_counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
-        self._latency_total_ms = 0.0
+        self._latency_counts = [0] * (len(LATENCY_BOUNDS_S) + 1)
+        self._latency_total_s = 0.0
         self._remove: Callable[[], None] | None = None
 
     def show(self) -> None:
@@ -100,19 +107,32 @@ class StoreMetrics:
         except BaseException as error:
             self._writes[_outcome(error)] += 1
             raise
-        took_ms = (time.monotonic() - begun_s) * 1000
+        took_s = time.monotonic() - begun_s
         self._writes[Written.APPLIED] += 1
-        self._latency_counts[bisect_left(LATENCY_BOUNDS_MS, took_ms)] += 1
-        self._latency_total_ms += took_ms
+        self._latency_counts[bisect_left(LATENCY_BOUNDS_S, took_s)] += 1
+        self._latency_total_s += took_s
         return answer
 
     def families(self) -> Iterator[Family]:
         """The current series."""
         now = self._read()
         writes = [({**self._labels, "outcome": outcome.value}, float(n)) for outcome, n in self._writes.items()]
-        yield Family("herdmesh_store_writes_total", Kind.COUNTER, WRITES, writes)
-        latency = Buckets(list(self._latency_counts), LATENCY_BOUNDS_MS, self._latency_total_ms)
-        yield Family("herdmesh_store_write_latency_ms", Kind.HISTOGRAM, LATENCY, [(self._labels, latency)])
+        latency = Buckets(list(self._latency_counts), LATENCY_BOUNDS_S, self._latency_total_s)
+        labelled: dict[str, list[tuple[Labels, float | Buckets]]] = {
+            _ROLE: [({**self._labels, "role": one.value}, float(one is now.role)) for one in StoreRole],
+            _CONDITION: [
+                ({**self._labels, "condition": one.value}, float(one is now.condition)) for one in StoreCondition
+            ],
+            _REVISION: [
+                ({**self._labels, "partition": str(partition)}, float(offset))
+                for partition, offset in enumerate(now.next_offsets)
+            ],
+            _WRITES: [*writes],
+            _LATENCY: [(self._labels, latency)],
+        }
+        for name, points in labelled.items():
+            kind, description = _LABELLED[name]
+            yield Family(name, kind, description, points)
         for name, (kind, description, value) in _NUMBERS.items():
             if (number := value(now)) is not None:
                 yield Family(name, kind, description, [(self._labels, float(number))])
@@ -130,54 +150,80 @@ def _outcome(error: BaseException) -> Written:
             return Written.REFUSED
 
 
-WRITES: Final = "Writes of callers, by outcome: applied, not_applied, unknown, refused, left (the caller disconnected)."
-LATENCY: Final = "Time from a caller's write until its records were applied here; applied writes only."
-_NUMBERS: Final[dict[str, tuple[Kind, str, Callable[[StoreFigures], float | None]]]] = {
-    "herdmesh_store_is_writer": (
+_ROLE: Final = "herdmesh_store_role"
+_CONDITION: Final = "herdmesh_store_condition"
+_REVISION: Final = "herdmesh_store_revision_offset"
+_WRITES: Final = "herdmesh_store_writes_total"
+_LATENCY: Final = "herdmesh_store_write_latency_seconds"
+_LABELLED: Final[dict[str, tuple[Kind, str]]] = {
+    _ROLE: (
         Kind.GAUGE,
-        "1 when this replica is the writer; the sum over all replicas of a topic is 1.",
-        lambda now: now.is_writer,
+        "1 for the role that this replica of the store has, 0 for all others; one replica of a topic is the writer.",
+    ),
+    _CONDITION: (
+        Kind.GAUGE,
+        "1 for the condition of this replica of the store, 0 for all others; GetStoreStatus has the fix.",
+    ),
+    _REVISION: (
+        Kind.GAUGE,
+        "Offset of the next record of the partition that this replica of the store applies: its revision.",
+    ),
+    _WRITES: (
+        Kind.COUNTER,
+        "Writes that callers sent to this store, by outcome: applied, not_applied, unknown, refused, left (the caller "
+        "disconnected).",
+    ),
+    _LATENCY: (
+        Kind.HISTOGRAM,
+        "Time from a caller's write until its records were applied to this replica; applied writes only.",
+    ),
+}
+_NUMBERS: Final[dict[str, tuple[Kind, str, Callable[[StoreFigures], float | None]]]] = {
+    "herdmesh_store_replay_seconds": (
+        Kind.GAUGE,
+        "Time that the replay of the topic took at the start of this replica; so far, while its role is replaying.",
+        lambda now: now.replay_s,
     ),
     "herdmesh_store_transactions_total": (
         Kind.COUNTER,
-        "Transactions begun; one carries the writes of several callers.",
+        "Kafka transactions that this replica began; one carries the writes of several callers.",
         lambda now: now.transactions,
     ),
     "herdmesh_store_transactions_failed_total": (
         Kind.COUNTER,
-        "Transactions that were not confirmed, or were confirmed and not found in the topic.",
+        "Kafka transactions of this replica that were not confirmed, or were confirmed and not found in the topic.",
         lambda now: now.transactions_failed,
     ),
     "herdmesh_store_records_applied_total": (
         Kind.COUNTER,
-        "Records of the topic, and of its audit topic, applied to the state, including the first replay.",
+        "Records of the store's topic and its audit topic applied to this replica's state, the first replay included.",
         lambda now: now.records_applied,
     ),
     "herdmesh_store_reader_lag_offsets": (
         Kind.GAUGE,
-        "Offsets between the reader and the topic's end at the last read that fetched it, over all partitions.",
+        "Offsets between this replica's reader and the end of the topic, as of the last fetch, over all partitions.",
         lambda now: now.reader_lag_offsets,
     ),
-    "herdmesh_store_watchers": (Kind.GAUGE, "Open watches.", lambda now: now.watchers),
+    "herdmesh_store_watchers": (Kind.GAUGE, "Open watches of callers on this replica.", lambda now: now.watchers),
     "herdmesh_store_watchers_cut_off_total": (
         Kind.COUNTER,
-        "Watches ended because their callers read too slowly.",
+        "Watches that this replica ended because their callers read too slowly.",
         lambda now: now.watchers_cut_off,
     ),
     "herdmesh_store_snapshot_connectors": (
         Kind.GAUGE,
-        "Connectors in a snapshot.",
+        "Connectors in this replica's state.",
         lambda now: now.state.connector_count if isinstance(now.state, CountedState) else None,
     ),
     "herdmesh_store_undecodable_records_total": (
         Kind.COUNTER,
-        "Undecodable records since the start, replayed ones included; the store's status lists the latest.",
+        "Records of the topic that this replica could not decode since its start, replayed ones included; "
+        "GetStoreStatus lists the latest.",
         lambda now: now.state.undecodable_count if isinstance(now.state, CountedState) else None,
     ),
 }
 #: Kind and description of every series, by name.
 STORE_METRICS: Final[dict[str, tuple[Kind, str]]] = {
-    "herdmesh_store_writes_total": (Kind.COUNTER, WRITES),
-    "herdmesh_store_write_latency_ms": (Kind.HISTOGRAM, LATENCY),
+    **_LABELLED,
     **{name: (kind, description) for name, (kind, description, _) in _NUMBERS.items()},
 }

@@ -33,12 +33,12 @@ def test_two_reports_add_up_to_one_of_both(first: list[int], second: list[int]) 
 
 def test_half_of_a_batch_has_the_age_of_its_first_record_and_half_that_of_its_last() -> None:
     meter = Meter(0.0)
-    meter.aged(5, 30.0, 2.0)
+    meter.aged(5, 60.0, 20.0)
     meter.aged(1, -4.0, -4.0)
     found = meter.take_measures().latency_ms
     by_bound = dict(zip((*LATENCY_BOUNDS_MS, None), found.buckets, strict=True))
-    assert {bound: count for bound, count in by_bound.items() if count} == {50: 3, 2: 2, 1: 1}
-    assert found.total_ms == 3 * 30.0 + 2 * 2.0, "a clock that is ahead makes no record young"
+    assert {bound: count for bound, count in by_bound.items() if count} == {100: 3, 50: 2, 10: 1}
+    assert found.total_ms == 3 * 60.0 + 2 * 20.0, "a clock that is ahead makes no record young"
     assert meter.take_measures() == Measures()
 
 

@@ -26,7 +26,7 @@ from herdmesh.configstore.settings import ConfigStoreSettings
 from herdmesh.kafka.librdkafka import unsupported
 from herdmesh.rpc.process import run
 from herdmesh.rpc.server import Server, ServiceRegistration
-from herdmesh.topicstore import start_when_possible
+from herdmesh.topicstore import start_when_possible, store_readiness
 
 _DRAIN_S = 1.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -52,6 +52,7 @@ async def serve(
             ),
         ],
         metrics=settings.metrics,
+        ready=lambda serving: store_readiness(store, serving),
     )
     on_listening(await server.start())
     background: list[asyncio.Task[object]] = []
@@ -81,15 +82,13 @@ async def serve(
 def main() -> None:
     """Entry point of `python -m herdmesh.configstore` and `herdmesh-config-store`."""
 
-    async def with_settings(stop: asyncio.Event) -> None:
-        settings = ConfigStoreSettings.load()
-        _log.info("settings", **settings.redacted())
+    async def warn_and_serve(settings: ConfigStoreSettings, stop: asyncio.Event) -> None:
         if why := unsupported():
             lacking = "initial offsets of a group whose name is not printable ASCII are refused"
             _log.warning("client_unsupported", message=f"Kafka client: {why}", lacking=lacking)
         await serve(settings, stop)
 
-    run(with_settings)
+    run("herdmesh.configstore", ConfigStoreSettings.load, warn_and_serve)
 
 
 if __name__ == "__main__":

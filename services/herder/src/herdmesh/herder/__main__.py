@@ -30,6 +30,7 @@ from herdmesh.herder.metrics import HerderMetrics
 from herdmesh.herder.service import CONNECTOR_SERVICE, SESSION_SERVICE, ConnectorServicer, WorkerSessionServicer
 from herdmesh.herder.settings import HerderSettings
 from herdmesh.herder.state import Herder
+from herdmesh.rpc.errors import NotLeader
 from herdmesh.rpc.process import run
 from herdmesh.rpc.server import Server, ServiceRegistration
 
@@ -72,6 +73,7 @@ async def serve(
             ServiceRegistration(sessions, add_WorkerSessionServiceServicer_to_server, SESSION_SERVICE),
         ],
         metrics=settings.metrics,
+        ready=lambda _: _readiness(loop.herder),
     )
 
     async def follow_roles() -> None:
@@ -111,6 +113,16 @@ async def serve(
             await part.close()
 
 
+def _readiness(herder: Herder) -> tuple[bool, str]:
+    """Ready while this herder leads, or is a standby that knows the leader: callers and workers are sent there."""
+    refusal = herder.refusal
+    if refusal is None:
+        return True, "this herder leads"
+    if isinstance(refusal, NotLeader):
+        return True, f"this herder is a standby; {refusal.leader_address} leads"
+    return False, str(refusal)
+
+
 def _collect_seldom() -> None:
     """Keep the garbage collector's pauses out of most steps of the state. Objects that are imported by now are never
     examined again, and the state's objects form no cycles, so that a full pass would find little.
@@ -123,13 +135,11 @@ def _collect_seldom() -> None:
 def main() -> None:
     """Entry point of `python -m herdmesh.herder` and `herdmesh-herder`."""
 
-    async def with_settings(stop: asyncio.Event) -> None:
-        settings = HerderSettings.load()
-        _log.info("settings", **settings.redacted())
+    async def collect_seldom_and_serve(settings: HerderSettings, stop: asyncio.Event) -> None:
         _collect_seldom()
         await serve(settings, stop)
 
-    run(with_settings)
+    run("herdmesh.herder", HerderSettings.load, collect_seldom_and_serve)
 
 
 if __name__ == "__main__":

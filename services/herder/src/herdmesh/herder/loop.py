@@ -25,6 +25,7 @@ from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import Answer, Request, WriteOptions
 from herdmesh.herder.wire.values import monotonic_ms
+from herdmesh.rpc import tracing
 from herdmesh.rpc.errors import HerdmeshError, QueueFull, ShuttingDown, Timeout, WriteOutcomeUnknown
 from herdmesh.session import messages
 
@@ -153,6 +154,8 @@ class HerderLoop:
     async def run(self) -> None:
         """Handle events until cancelled."""
         next_tick_ms = monotonic_ms()
+        if self._metrics is not None:
+            self._metrics.show(self.herder)
         try:
             while True:
                 wait_s = max(0.0, (next_tick_ms - monotonic_ms()) / 1000)
@@ -172,6 +175,8 @@ class HerderLoop:
                     next_tick_ms = monotonic_ms() + int(TICK_S * 1000)
         finally:
             self._stopped = True
+            if self._metrics is not None:
+                self._metrics.hide()
             for outbox in self._outboxes.values():
                 outbox.end(None)
             for future in self._calls.values():
@@ -267,7 +272,7 @@ class HerderLoop:
             raise
         finally:
             if self._metrics is not None:
-                self._metrics.record_request(request, outcome, (time.monotonic_ns() - begun_ns) / 1_000_000)
+                self._metrics.record_request(request, outcome, (time.monotonic_ns() - begun_ns) / 1_000_000_000)
 
     def observe(self, observer: Observer) -> None:
         """Call the observer with every change from now on."""
@@ -354,8 +359,11 @@ class HerderLoop:
 def _log_message(sent: ins.Send) -> None:
     """Log one line for a message that moves a unit; heartbeats and the like are not logged."""
     match sent.message:
-        case messages.StartUnit(unit=unit, assignment=assignment):
-            _log.info("start_unit", unit=unit.log_context, session=sent.session, generation=assignment.generation)
+        case messages.StartUnit(unit=unit, assignment=assignment, traceparent=traceparent):
+            trace_id = tracing.trace_id_of(traceparent)
+            caller = {"trace_id": trace_id} if trace_id else {}
+            generation = assignment.generation
+            _log.info("start_unit", unit=unit.log_context, session=sent.session, generation=generation, **caller)
         case messages.StopUnit(unit=unit, reason=reason):
             _log.info("stop_unit", unit=unit.log_context, session=sent.session, reason=reason)
         case messages.Welcome(adopted=adopted):

@@ -1,11 +1,12 @@
-"""Metrics of a herder, on /metrics: requests, moves, epochs, times per phase, Connect's rebalance metrics.
+"""Metrics of a herder, on /metrics: leadership, units and workers by state, requests, moves, phases, rebalances.
 
-Owns the instruments and the times at which each command, write, start and stop was sent. Reads events and instructions
-as they pass through the loop; the state does not know of it, and nothing here decides anything.
+Owns the names, the instruments, and the times at which each command, write, start and stop was sent. Reads events and
+instructions as they pass through the loop, and at each request of the page the counts of the state, on the loop. The
+state does not know of it, and nothing here decides anything.
 
-Connect's names are used where they have a meaning here (docs/reference/connect/data-model.md, section 6.8, as the JMX
-exporter spells them): a rebalance lasts from the first unacknowledged start or stop until none is unacknowledged;
-`epoch` is the leadership's, and 0 where another herder leads; `leader_name` is the leader as far as this herder knows.
+Connect's names are used where they have a meaning here (docs/reference/connect/data-model.md, section 6.8): a rebalance
+lasts from the first unacknowledged start or stop until none is unacknowledged; `epoch` is the leadership's, and 0 where
+another herder leads; `leader_name` is the leader as far as this herder knows.
 
 Invariant: the times kept are bounded by the work that the state itself has under way, and deleted when this herder
 stops leading.
@@ -13,16 +14,22 @@ stops leading.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import assert_never
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, assert_never
 
+from herdmesh.herder.state import Herder
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
+from herdmesh.herder.state.views.counts import MeshCounts
+from herdmesh.herder.state.views.views import WorkerState
 from herdmesh.rpc import telemetry
+from herdmesh.rpc.connect_names import connect_name
 from herdmesh.rpc.errors import HerdmeshError, NotLeader
+from herdmesh.rpc.telemetry import DURATION_BOUNDS_S, Family, Kind, Labels
 from herdmesh.session import messages
-from herdmesh.session.model import RunState, UnitId
+from herdmesh.session.model import RunState, TargetState, UnitId
 
 #: Events without a metric of their own.
 _NotMeasured = (
@@ -46,17 +53,92 @@ _NotMeasured = (
     | ev.Tick
     | ev.Continue
 )
-#: more things under way than this is a bug elsewhere; the oldest are not timed then.
+#: Above this many commands under way, which would be a bug elsewhere, the oldest are not timed.
 _UNDER_WAY_MAX = 20_000
-REBALANCE = "kafka_connect_connect_worker_rebalance_metrics_"
-GAUGES = {
-    "epoch": "Epoch under which this herder leads.",
-    "completed_rebalances_total": "Periods from the first start or stop command until all were answered.",
-    "rebalancing": "1 while units move.",
-    "rebalance_max_time_ms": "Longest of these periods.",
-    "rebalance_avg_time_ms": "Their mean.",
-    "time_since_last_rebalance_ms": "Time since the last of them ended; absent before the first (infinite in Connect).",
+#: A step is a few hundred microseconds; one above 50 ms delays heartbeats.
+_STEP_BOUNDS_S: Final = (0.001, 0.01, 0.05, 0.25)
+REBALANCE_GROUP: Final = "connect-worker-rebalance-metrics"
+REBALANCES: Final[Mapping[str, tuple[Kind, str]]] = {
+    "epoch": (Kind.GAUGE, "Epoch under which this herder leads; 0 where another herder leads."),
+    "completed-rebalances-total": (
+        Kind.COUNTER,
+        "Rebalances that this herder completed: periods from a first start or stop command until all had a reply.",
+    ),
+    "rebalancing": (Kind.GAUGE, "1 while a start or stop command of this herder has no reply, else 0."),
+    "rebalance-max-time-ms": (Kind.GAUGE, "Longest rebalance that this herder completed."),
+    "rebalance-avg-time-ms": (Kind.GAUGE, "Mean time of the rebalances that this herder completed."),
+    "time-since-last-rebalance-ms": (
+        Kind.GAUGE,
+        "Time since the last rebalance of this herder ended; absent before the first (infinite in Connect).",
+    ),
 }
+"""Connect's rebalance metrics, by attribute; the label leader_name has the leader's address."""
+_LEADER: Final = "herdmesh_herder_leader"
+_CONNECTORS: Final = "herdmesh_herder_connectors"
+_TASKS: Final = "herdmesh_herder_tasks"
+_NOT_RUNNING: Final = "herdmesh_herder_units_not_running"
+_FOR_SLOT: Final = "herdmesh_herder_tasks_waiting_for_slot"
+_WORKERS: Final = "herdmesh_herder_workers"
+_SLOTS: Final = "herdmesh_herder_slots"
+MESH_METRICS: Final[Mapping[str, tuple[str, str]]] = {
+    _LEADER: ("", "1 when this herder leads the mesh, else 0; the sum over all herders of a mesh is 1."),
+    _CONNECTORS: (
+        "state, target_state",
+        "Connectors of the mesh by state and target state (what the user wants); the leading herder's page alone.",
+    ),
+    _TASKS: (
+        "state, target_state",
+        "Tasks of the mesh by state and target state, those on no worker included (unassigned); the leading herder's "
+        "page alone.",
+    ),
+    _NOT_RUNNING: (
+        "connector, kind, state",
+        "Units (kind: connector or task) whose target state is STARTED and that are not RUNNING, by connector and "
+        "state; absent when all run; the leading herder's page alone.",
+    ),
+    _FOR_SLOT: (
+        "",
+        "Tasks of the mesh that have waited for a free slot of their worker for more than 5 s; the leading herder's "
+        "page alone.",
+    ),
+    _WORKERS: ("state", "Workers of the mesh by state of their session; the leading herder's page alone."),
+    _SLOTS: (
+        "",
+        "Slots of all connected workers: the runs that the mesh can have at once; the leading herder's page alone.",
+    ),
+}
+"""Gauges of the mesh with their labels and descriptions."""
+_REQUESTS: Final = "herdmesh_herder_requests_total"
+_REQUEST_S: Final = "herdmesh_herder_request_duration_seconds"
+_PHASE_S: Final = "herdmesh_herder_phase_duration_seconds"
+_STEP_S: Final = "herdmesh_herder_step_duration_seconds"
+_STARTS: Final = "herdmesh_herder_starts_total"
+_STOPS: Final = "herdmesh_herder_stops_total"
+_EPOCHS: Final = "herdmesh_herder_epochs_total"
+WORK_METRICS: Final[Mapping[str, tuple[Kind, str, str]]] = {
+    _REQUESTS: (
+        Kind.COUNTER,
+        "request, outcome",
+        "Requests of callers that this herder answered, reads included, by request and outcome (OK or the error's "
+        "reason).",
+    ),
+    _REQUEST_S: (Kind.HISTOGRAM, "request", "Time from the arrival of a caller's request to this herder's answer."),
+    _PHASE_S: (
+        Kind.HISTOGRAM,
+        "phase",
+        "Time from a command or write of this herder to its reply: starts, stops, task configs, commands to workers, "
+        "writes to the stores.",
+    ),
+    _STEP_S: (Kind.HISTOGRAM, "event", "Time of one step of the herder's state machine, by event."),
+    _STARTS: (
+        Kind.COUNTER,
+        "kind, moved",
+        "Start commands that this herder sent to workers, by kind of unit; moved is true when another worker had it.",
+    ),
+    _STOPS: (Kind.COUNTER, "kind", "Stop commands that this herder sent to workers, by kind of unit."),
+    _EPOCHS: (Kind.COUNTER, "", "Times that this herder became the leader."),
+}
+"""Counters and histograms of this herder's own work with their labels and descriptions."""
 
 
 class _Clock:
@@ -71,40 +153,34 @@ class _Clock:
         self._begun[key] = (phase, time.monotonic())
 
     def end(self, key: object) -> tuple[str, float] | None:
-        """The phase and its duration in ms; None when its start was not seen here."""
+        """The phase and its duration in seconds; None when its start was not seen here."""
         found = self._begun.pop(key, None)
-        return None if found is None else (found[0], (time.monotonic() - found[1]) * 1000)
+        return None if found is None else (found[0], time.monotonic() - found[1])
 
     def clear(self) -> None:
         self._begun.clear()
 
 
 class HerderMetrics:
-    """Metrics of one herder. `passed` is called after every step of the state, `record_request` for requests without
-    one.
+    """One per herder. `passed` is called after every step of the state, `record_request` for requests that need none;
+    the gauges are on the page between `show` and `hide`.
     """
 
     def __init__(self) -> None:
         meter = telemetry.meter("herdmesh.herder")
-        self._steps_ms = meter.create_histogram(
-            "herdmesh_herder_step_duration", unit="ms", description="One step of the state machine, by event."
-        )
-        self._requests = meter.create_counter(
-            "herdmesh_herder_requests", description="Requests answered, by request and outcome (OK or the reason)."
-        )
-        self._requests_ms = meter.create_histogram(
-            "herdmesh_herder_request_duration", unit="ms", description="From a request's arrival to its answer."
-        )
-        self._phases_ms = meter.create_histogram(
-            "herdmesh_herder_phase_duration",
-            unit="ms",
-            description="From a command or write of the leader to its reply: starts, stops, task configs, queries, ...",
-        )
-        self._starts = meter.create_counter(
-            "herdmesh_herder_starts", description="Start commands, by kind of unit, and whether to another worker."
-        )
-        self._stops = meter.create_counter("herdmesh_herder_stops", description="Stop commands, by kind of unit.")
-        self._epochs = meter.create_counter("herdmesh_herder_epochs", description="Epochs this herder led.")
+
+        def seconds(name: str, bounds: Sequence[float] = DURATION_BOUNDS_S) -> Callable[[float, Labels], None]:
+            return telemetry.histogram(meter, name, bounds, WORK_METRICS[name][2]).record
+
+        def count(name: str) -> Callable[[int, Labels], None]:
+            return meter.create_counter(name, description=WORK_METRICS[name][2]).add
+
+        self._steps_s = seconds(_STEP_S, _STEP_BOUNDS_S)
+        self._requests_s, self._phases_s = seconds(_REQUEST_S), seconds(_PHASE_S)
+        self._requests, self._starts, self._stops = count(_REQUESTS), count(_STARTS), count(_STOPS)
+        self._epochs = count(_EPOCHS)
+        self._counts: Callable[[], MeshCounts | None] = lambda: None
+        self._remove: Callable[[], None] | None = None
         self._clock = _Clock()
         self._last_worker: dict[UnitId, str] = {}
         self._worker_of: dict[int, str] = {}
@@ -116,21 +192,43 @@ class HerderMetrics:
         self._rebalances = 0
         self._rebalances_s = 0.0
         self._rebalance_max_s = 0.0
-        for name, description in GAUGES.items():
-            telemetry.gauge(meter, REBALANCE + name, self._reader(name), description)
+
+    def show(self, herder: Herder) -> None:
+        """Add the gauges to the page; called on the event loop that owns the herder."""
+        loop = asyncio.get_running_loop()
+        self._counts = lambda: telemetry.read_on_loop(loop, herder.counts)
+        self._remove = telemetry.add_producer("herdmesh.herder", self.families)
+
+    def hide(self) -> None:
+        """Remove the gauges from the page."""
+        if self._remove is not None:
+            self._remove()
+            self._remove = None
+
+    def families(self) -> Iterator[Family]:
+        """The gauges at this moment; called by the page's thread."""
+        for attribute, (kind, description) in REBALANCES.items():
+            value = self._rebalance(attribute)
+            points = [] if value is None else [({"leader_name": self._leader}, value)]
+            yield Family(connect_name(REBALANCE_GROUP, attribute, kind), kind, description, points)
+        counts = self._counts()
+        yield Family(_LEADER, Kind.GAUGE, MESH_METRICS[_LEADER][1], [({}, float(counts is not None))])
+        if counts is not None:
+            for name, points in _of_mesh(counts).items():
+                yield Family(name, Kind.GAUGE, MESH_METRICS[name][1], points)
 
     def passed(self, event: ev.Event, instructions: Sequence[ins.Instruction], took_ms: float) -> None:
         """Record one step: its event, its instructions and its duration."""
-        self._steps_ms.record(took_ms, {"event": type(event).__name__})
+        self._steps_s(took_ms / 1000, {"event": type(event).__name__})
         self._time_event(event)
         for instruction in instructions:
             self._time_instruction(instruction)
         self._note_rebalance()
 
-    def record_request(self, request: str, outcome: str, took_ms: float) -> None:
-        """Record one request that needed no step of the state."""
-        self._requests.add(1, {"request": request, "outcome": outcome})
-        self._requests_ms.record(took_ms, {"request": request})
+    def record_request(self, request: str, outcome: str, took_s: float) -> None:
+        """Record one answered request."""
+        self._requests(1, {"request": request, "outcome": outcome})
+        self._requests_s(took_s, {"request": request})
 
     def _time_event(self, event: ev.Event) -> None:
         if isinstance(event, _NotMeasured):
@@ -138,7 +236,7 @@ class HerderMetrics:
         match event:
             case ev.LeadershipGranted(epoch=epoch, leader_address=address):
                 self._epoch, self._leader = epoch, address
-                self._epochs.add(1)
+                self._epochs(1, {})
             case ev.LeadershipFollowing() | ev.LeadershipLost():
                 self._forget()
             case ev.WorkerHello(session=session, worker_id=worker_id):
@@ -185,7 +283,7 @@ class HerderMetrics:
             case messages.StartUnit(unit=unit):
                 before = self._last_worker.get(unit)
                 moved = before is not None and before != worker
-                self._starts.add(1, {"kind": _kind(unit), "moved": moved})
+                self._starts(1, {"kind": _kind(unit), "moved": str(moved).lower()})
                 self._last_worker.pop(unit, None)
                 self._last_worker[unit] = worker
                 if len(self._last_worker) > _UNDER_WAY_MAX:
@@ -193,7 +291,7 @@ class HerderMetrics:
                 self._moving.add(unit)
                 self._clock.begin(("start", unit), f"start {_kind(unit)}")
             case messages.StopUnit(unit=unit):
-                self._stops.add(1, {"kind": _kind(unit)})
+                self._stops(1, {"kind": _kind(unit)})
                 self._moving.add(unit)
                 self._clock.begin(("stop", unit), f"stop {_kind(unit)}")
             case messages.RequestTaskConfigs(connector=connector):
@@ -214,7 +312,7 @@ class HerderMetrics:
     def _end(self, key: object) -> None:
         ended = self._clock.end(key)
         if ended is not None:
-            self._phases_ms.record(ended[1], {"phase": ended[0]})
+            self._phases_s(ended[1], {"phase": ended[0]})
 
     def _answered(self, call: int, outcome: str) -> None:
         ended = self._clock.end(("call", call))
@@ -239,24 +337,50 @@ class HerderMetrics:
         self._moving.clear()
         self._rebalance_begun_s = None
 
-    def _value(self, name: str) -> float | None:
-        match name:
+    def _rebalance(self, attribute: str) -> float | None:
+        match attribute:
             case "epoch":
                 return self._epoch
-            case "completed_rebalances_total":
+            case "completed-rebalances-total":
                 return self._rebalances
             case "rebalancing":
                 return float(self._rebalance_begun_s is not None)
-            case "rebalance_max_time_ms":
-                return self._rebalance_max_s * 1000
-            case "rebalance_avg_time_ms":
-                return self._rebalances_s * 1000 / self._rebalances if self._rebalances else 0.0
+            case "rebalance-max-time-ms":
+                return self._rebalance_max_s
+            case "rebalance-avg-time-ms":
+                return self._rebalances_s / self._rebalances if self._rebalances else 0.0
             case _:
                 ended_s = self._rebalance_ended_s
-                return None if ended_s is None else (time.monotonic() - ended_s) * 1000
+                return None if ended_s is None else time.monotonic() - ended_s
 
-    def _reader(self, name: str) -> Callable[[], tuple[float | None, dict[str, str]]]:
-        return lambda: (self._value(name), {"leader_name": self._leader})
+
+def _of_mesh(counts: MeshCounts) -> dict[str, list[tuple[Labels, float | telemetry.Buckets]]]:
+    return {
+        _CONNECTORS: _by_state(counts.connectors),
+        _TASKS: _by_state(counts.tasks),
+        _NOT_RUNNING: [
+            (
+                {"connector": name, "kind": "task" if is_task else "connector", "state": state.value.lower()},
+                float(number),
+            )
+            for (name, is_task, state), number in counts.not_running.items()
+        ],
+        _FOR_SLOT: [({}, float(counts.waiting_for_slot))],
+        _WORKERS: [({"state": one.value.lower()}, float(counts.workers.get(one, 0))) for one in WorkerState],
+        _SLOTS: [({}, float(counts.slots))],
+    }
+
+
+def _by_state(
+    found: Mapping[tuple[RunState, TargetState], int],
+) -> list[tuple[Labels, float | telemetry.Buckets]]:
+    """A series for each combination, so that a graph falls to 0 and does not end."""
+    return [
+        ({"state": state.value.lower(), "target_state": target.value.lower()}, float(found.get((state, target), 0)))
+        for state in RunState
+        if state is not RunState.DESTROYED
+        for target in TargetState
+    ]
 
 
 def _kind(unit: UnitId) -> str:

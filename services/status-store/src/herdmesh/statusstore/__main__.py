@@ -13,8 +13,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-import structlog
-
 from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import add_StatusReadServiceServicer_to_server
 from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import add_StatusWriteServiceServicer_to_server
 from herdmesh.rpc.process import run
@@ -27,10 +25,9 @@ from herdmesh.statusstore.effects.store import Store, make_store
 from herdmesh.statusstore.service.reads import StatusReadService
 from herdmesh.statusstore.service.writes import StatusWriteService
 from herdmesh.statusstore.settings import StatusStoreSettings
-from herdmesh.topicstore import start_when_possible
+from herdmesh.topicstore import start_when_possible, store_readiness
 
 STOP_GRACE_S: Final = 1.0
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def make_server(settings: StatusStoreSettings, store: Store, keeper: LeaseKeeper, requests: Requests) -> Server:
@@ -48,6 +45,7 @@ def make_server(settings: StatusStoreSettings, store: Store, keeper: LeaseKeeper
             ),
         ],
         metrics=settings.metrics,
+        ready=lambda serving: store_readiness(store, serving),
     )
 
 
@@ -86,15 +84,13 @@ async def serve(
         await asyncio.gather(server.stop(STOP_GRACE_S), store.close(), relay.stop())
 
 
-async def _main(stop: asyncio.Event) -> None:
-    settings = StatusStoreSettings.load()
-    _log.info("starting", **settings.redacted())
-    await serve(stop, settings, make_store(settings))
-
-
 def main() -> None:
     """Console script `herdmesh-status-store`."""
-    run(_main)
+
+    async def on_its_store(settings: StatusStoreSettings, stop: asyncio.Event) -> None:
+        await serve(stop, settings, make_store(settings))
+
+    run("herdmesh.statusstore", StatusStoreSettings.load, on_its_store)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -25,7 +26,7 @@ from herdmesh.api.worker.v1 import run_service_pb2_grpc, worker_service_pb2_grpc
 from herdmesh.engine.librdkafka import native
 from herdmesh.kafka.librdkafka import LACKING, SUPPORTED, unsupported
 from herdmesh.rpc import process, revisions
-from herdmesh.rpc.server import Server, ServiceRegistration
+from herdmesh.rpc.server import Server, ServiceRegistration, ready_while_serving
 from herdmesh.sdk.spark import task_session
 from herdmesh.session import wire as session_wire
 from herdmesh.session.model import UnitId
@@ -124,7 +125,7 @@ async def serve_on(
     told = Offsets(specs, offsets)
     commands = Commands(settings, specs, plugins, loggers, told, DeadLetters(specs, offsets))
     server = _server(
-        settings, WorkerServicer(loop, commands, plugins), RunServicer(processes, runs, loop.emit, offsets)
+        settings, WorkerServicer(loop, commands, plugins), RunServicer(processes, runs, loop.emit, offsets), loop
     )
     port = await server.start()
     metrics.start()
@@ -227,14 +228,22 @@ async def _until_over(
         await _close(effects, server)
 
 
-def _server(settings: WorkerSettings, worker: WorkerServicer, runs: RunServicer) -> Server:
+def _server(settings: WorkerSettings, worker: WorkerServicer, runs: RunServicer, loop: WorkerLoop) -> Server:
     add_worker = worker_service_pb2_grpc.add_WorkerServiceServicer_to_server
     add_runs = run_service_pb2_grpc.add_RunServiceServicer_to_server
     services = [
         ServiceRegistration(worker, add_worker, WORKER_SERVICE),
         ServiceRegistration(runs, add_runs, RUN_SERVICE),
     ]
-    return Server(settings.listen, services, settings.metrics)
+
+    def ready(serving: bool) -> tuple[bool, str]:
+        if not serving:
+            return ready_while_serving(serving)
+        if loop.has_session():
+            return True, "the leading herder can give this worker tasks"
+        return False, f"no session with a leading herder ({settings.herder}); running tasks go on"
+
+    return Server(settings.listen, services, settings.metrics, ready)
 
 
 async def _close(effects: Effects, server: Server) -> None:
@@ -292,13 +301,14 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
 
 def main() -> None:
     """Entry point of the console script."""
+    # Spark's JVM and the runs write to the worker's standard error: one stream has all lines of a worker.
+    os.dup2(sys.stdout.fileno(), sys.stderr.fileno())
 
-    async def with_settings(stop: asyncio.Event) -> None:
-        settings = WorkerSettings.load()
-        _log.info("settings", **settings.redacted())
+    async def in_environment(settings: WorkerSettings, stop: asyncio.Event) -> None:
+        os.environ.update({"HERDMESH_LOG_LEVEL": settings.log_level, process.LOG_FORMAT_ENV: settings.log_format})
         await serve(settings, stop)
 
-    process.run(with_settings, os.environ.get("HERDMESH_LOG_LEVEL"))
+    process.run("herdmesh.worker", WorkerSettings.load, in_environment)
 
 
 if __name__ == "__main__":

@@ -86,6 +86,10 @@ class WorkerLoop:
         """True when the worker accepts no work."""
         return self._state.draining
 
+    def has_session(self) -> bool:
+        """True while the worker has a session with the leading herder."""
+        return self._state.session_open
+
     def leaving(self) -> bool:
         """True once the worker has begun to stop for good."""
         return self._state.leaving

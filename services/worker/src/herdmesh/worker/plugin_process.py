@@ -57,7 +57,8 @@ from herdmesh.connect.spi import (
     entered,
 )
 from herdmesh.engine.runtime import message_of
-from herdmesh.rpc.process import configure_logging
+from herdmesh.rpc.process import configure_logging, log_identity
+from herdmesh.rpc.resource import name_process
 from herdmesh.worker.plugin_messages import (
     Answer,
     AuthoredDescription,
@@ -404,7 +405,9 @@ def _entered(imports: PluginImports) -> CallFailure | None:
 
 def main() -> None:
     """Run the process, from its arguments to the end of the worker."""
+    name_process("herdmesh.worker.plugins")
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
+    log_identity()
     hide_in_output()
     line = Connection(int(sys.argv[1]))
     _keep(line)

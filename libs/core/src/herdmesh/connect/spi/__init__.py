@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from herdmesh.connect.spi.sink_requests import SinkReading as SinkReading
     from herdmesh.connect.spi.source_transactions import RecordMetadata as RecordMetadata
     from herdmesh.connect.spi.source_transactions import TransactionContext as TransactionContext
+    from herdmesh.connect.spi.waits import RUN_SLOT as RUN_SLOT
     from herdmesh.connect.spi.waits import SHOWN_AFTER_S as SHOWN_AFTER_S
     from herdmesh.connect.spi.waits import WAITING as WAITING
     from herdmesh.connect.spi.waits import Absent as Absent
@@ -131,6 +132,7 @@ else:
             ),
             "waits": (
                 "Absent",
+                "RUN_SLOT",
                 "SHOWN_AFTER_S",
                 "Standing",
                 "WAITING",

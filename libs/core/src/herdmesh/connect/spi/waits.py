@@ -32,6 +32,8 @@ from typing import Final, cast
 
 WAITING: Final = "WAITING"
 """Type of the condition."""
+RUN_SLOT: Final = "a run slot"
+"""Wait reason of a task that has work while all slots of its worker are taken."""
 SHOWN_AFTER_S: Final = 5.0
 """Seconds after which a wait is shown."""
 _TEXT_MAX: Final = 400

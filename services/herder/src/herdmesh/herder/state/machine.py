@@ -31,7 +31,7 @@ from herdmesh.herder.state.model import Plugin, RefusedPlugin, Rules
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.instructions import Instruction, RenewEpoch, Reply
 from herdmesh.herder.state.units import balance, lifecycle, placement
-from herdmesh.herder.state.views import views
+from herdmesh.herder.state.views import counts, views
 from herdmesh.herder.state.workers import plugin_catalog
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
@@ -115,6 +115,10 @@ class Herder:
     def cluster(self) -> views.ClusterView:
         """The leader and its counters; works on followers too."""
         return views.cluster_view(self._memory)
+
+    def counts(self) -> counts.MeshCounts | None:
+        """Connectors, tasks and workers by state; None when this herder does not lead."""
+        return counts.mesh_counts(self._memory) if self.refusal is None else None
 
     def plugins(self) -> list[Plugin]:
         """The plugins of the connected workers, sorted by class."""

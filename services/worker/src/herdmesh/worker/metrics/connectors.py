@@ -52,5 +52,6 @@ class WorkerMeter:
     connectors: int = 0
     tasks: int = 0
     runs: int = 0
+    tasks_waiting_for_slot: int = 0
     connector_startups: Startups = field(default_factory=Startups)
     task_startups: Startups = field(default_factory=Startups)

@@ -27,7 +27,7 @@ class RunSpans:
     def __init__(self, spec: RunSpec) -> None:
         from opentelemetry import propagate, trace
 
-        tracing.start("herdmesh.worker.run")
+        tracing.start()
         self._api = trace
         self._tracer = trace.get_tracer("herdmesh.engine")
         self._attributes: dict[str, str | int] = {

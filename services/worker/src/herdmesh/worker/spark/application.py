@@ -13,7 +13,8 @@ import signal
 import socket
 import sys
 
-from herdmesh.rpc.process import configure_logging
+from herdmesh.rpc.process import configure_logging, log_identity
+from herdmesh.rpc.resource import name_process
 from herdmesh.worker.application_messages import (
     LINE_BYTES_MAX,
     TO_APPLICATION,
@@ -74,7 +75,9 @@ async def _execute(spark: SparkHost, launch: Launch, writer: asyncio.StreamWrite
 def main() -> None:
     """Entry point. Ignores Ctrl-C of the worker's terminal: the worker handles it, and then ends the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    name_process("herdmesh.worker.spark")
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
+    log_identity()
     asyncio.run(serve(socket.socket(fileno=int(sys.argv[1]))))
     # Threads that wait for a dead JVM must not keep the process.
     os._exit(0)

@@ -24,7 +24,8 @@ from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.connect.config import hide_in_output
 from herdmesh.engine.runtime import classify, log_context
 from herdmesh.rpc import tracing
-from herdmesh.rpc.process import configure_logging, log_with
+from herdmesh.rpc.process import configure_logging, log_identity, log_with
+from herdmesh.rpc.resource import name_process
 from herdmesh.session import wire as session_wire
 from herdmesh.session.model import Failure
 from herdmesh.worker import wire
@@ -60,6 +61,7 @@ def execute(launch: Launch) -> None:
     Raises RunLost when the worker refuses this process; all other errors are reported to the worker instead.
     """
     _show_as(STANDBY_NAME)
+    name_process("herdmesh.worker.run")
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
     hide_in_output()
     with WorkerLink(launch) as link:
@@ -69,7 +71,10 @@ def execute(launch: Launch) -> None:
         _show_as(RUN_NAME)
         _go_first()
         loggers.apply(order.log_levels)
+        log_identity()
         log_with(unit=log_context.unit_of(order.spec), run_id=order.spec.run_id)
+        if trace_id := tracing.trace_id_of(order.spec.traceparent):
+            log_with(trace_id=trace_id)
         spans = RunSpans(order.spec) if tracing.wanted() else None
         with spans or contextlib.nullcontext():
             with _limited_output(f"the task {log_context.unit_of(order.spec)}"):

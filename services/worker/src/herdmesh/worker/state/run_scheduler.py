@@ -56,6 +56,11 @@ class Running:
         """True while a task waits for a slot."""
         return bool(self._queue)
 
+    @property
+    def waiting_count(self) -> int:
+        """The number of tasks that wait for a slot."""
+        return len(self._queue)
+
     def enqueue(self, task: Task, now: float) -> list[Instruction]:
         """Put the task into the queue; it gets a free slot if there is one."""
         task.phase = Phase.QUEUED

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from herdmesh.connect.spi import SHOWN_AFTER_S, Wait
+from herdmesh.connect.spi import RUN_SLOT, SHOWN_AFTER_S, Wait
 from herdmesh.session.model import UnitId
 from herdmesh.worker.state.connectors import Call, Connector, Connectors
 from herdmesh.worker.state.instructions import Instruction
@@ -115,7 +115,7 @@ def _wait_of(task: Task, tasks: Tasks, seen: _Seen, now: float, now_ms: int) -> 
             why = "this worker was frozen, and begins no run before it knows which units it still owns"
             return Wait("confirmation by its leader", why, since_ms)
         case Phase.QUEUED:
-            return Wait("a run slot", f"all {tasks.running.slots} slots of this worker are taken", since_ms)
+            return Wait(RUN_SLOT, f"all {tasks.running.slots} slots of this worker are taken", since_ms)
         case Phase.STARTING if run is not None:
             why = "its process is being started and its config resolved"
             return run.wait or Wait("the start of its run", why, since_ms)

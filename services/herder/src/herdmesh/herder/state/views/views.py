@@ -168,6 +168,24 @@ def _with_restarts(step: Step, connector: Connector, unit: Unit, view: UnitView)
     return replace(view, auto_restart=auto_restart, explanation=explanation)
 
 
+def unit_state(memory: HerderMemory, unit: Unit) -> RunState:
+    """The state of the unit's view, while this herder leads, without the cost of the view."""
+    held = unit.placement
+    if held is not None:
+        member = memory.fleet.members.get(held.worker_id)
+        if member is None or member.session is None:
+            return RunState.UNASSIGNED
+        return held.state or _state_between_placements(unit)
+    status = memory.stores.status_of(unit.id)
+    if status is not None and not unit.superseded and leadership_queries.kept_for(memory, unit.id):
+        return status.state
+    return _state_between_placements(unit)
+
+
+def _state_between_placements(unit: Unit) -> RunState:
+    return RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
+
+
 def _placed_view(memory: HerderMemory, connector: Connector, unit: Unit) -> UnitView:
     hold = unit.placement
     if hold is not None:
@@ -184,10 +202,9 @@ def _placed_view(memory: HerderMemory, connector: Connector, unit: Unit) -> Unit
         return _stored_view(status, Condition("WAITING_FOR_WORKER", waiting), why)
     if unit.superseded:
         superseded = unit.superseded[-1]
-        state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
         stopping = Condition("STOPPING", f"worker {superseded.worker_id} is stopping it", superseded.stop_sent_ms)
         return UnitView(
-            state,
+            _state_between_placements(unit),
             superseded.worker_id,
             None,
             (stopping, *_conditions(memory.fleet, connector, unit)),
@@ -196,7 +213,7 @@ def _placed_view(memory: HerderMemory, connector: Connector, unit: Unit) -> Unit
             explanation=why,
         )
     return UnitView(
-        RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED,
+        _state_between_placements(unit),
         conditions=_conditions(memory.fleet, connector, unit),
         start_count=unit.start_count,
         since_ms=unit.idle_since_ms,
@@ -246,7 +263,7 @@ def _held_view(memory: HerderMemory, connector: Connector, unit: Unit, hold: Pla
     conditions = (*noted, *_conditions(memory.fleet, connector, unit))
     state = hold.state
     if state is None:
-        state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
+        state = _state_between_placements(unit)
         conditions = (Condition("STARTING", f"worker {hold.worker_id} is starting it", hold.since_ms), *conditions)
     since_ms = hold.since_ms if hold.since_known else None
     if member is None or member.session is None:
@@ -307,19 +324,22 @@ def _lag(type_: ConnectorType, tasks: tuple[TaskView, ...]) -> Lag:
     return sum_of(NOT_KNOWN if task.progress is None else task.progress.lag for task in tasks)
 
 
-def _worker_view(memory: HerderMemory, member: Member) -> WorkerView:
+def worker_state(member: Member) -> WorkerState:
+    """The state of a worker that has not left."""
     if member.session is None:
-        state = WorkerState.LOST
-    elif not member.draining:
-        state = WorkerState.CONNECTED
-    else:
-        state = WorkerState.DRAINING if member.load else WorkerState.DRAINED
+        return WorkerState.LOST
+    if not member.draining:
+        return WorkerState.CONNECTED
+    return WorkerState.DRAINING if member.load else WorkerState.DRAINED
+
+
+def _worker_view(memory: HerderMemory, member: Member) -> WorkerView:
     units = sorted(member.load, key=lambda unit: unit.order)
     return WorkerView(
         member.worker_id,
         member.incarnation,
         member.address,
-        state,
+        worker_state(member),
         member.slots,
         tuple(unit.connector for unit in units if unit.task is None),
         tuple(unit for unit in units if unit.task is not None),

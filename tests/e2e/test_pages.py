@@ -1,0 +1,79 @@
+"""HTTP pages of every service of a running mesh: metrics that Prometheus' checker accepts, health that is true, and
+who is who in the resource.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from herdmesh.devstack.layout import role_of
+from tests.support import promtool
+from tests.support.mesh import Mesh, parquet_sink
+from tests.support.pages import until_pages
+from tests.support.promlint import metrics_of, problems
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
+
+#: Before fewer buckets, the page of a herder of some tests had 2,005 lines.
+LINES_MAX = 900
+NAMES = {"config-store": "configstore", "status-store": "statusstore", "herder": "herder", "worker": "worker"}
+
+
+def services(mesh: Mesh) -> list[tuple[str, str]]:
+    """Name and address of each service; the broker has no pages."""
+    return [(one.name, one.address) for one in mesh.stack.state.services if role_of(one.name) in NAMES]
+
+
+def get(address: str, path: str) -> tuple[int, str]:
+    """Status and body of a page of the service that listens on the address."""
+    host, _, port = address.rpartition(":")
+    try:
+        with urllib.request.urlopen(f"http://{host}:{int(port) + 1000}{path}", timeout=30) as page:
+            return page.status, page.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+async def test_every_service_serves_its_three_pages_and_says_who_it_is(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
+    topic = mesh.create_topic(tmp_topic(), partitions=1)
+    await mesh.apply(topic, parquet_sink(topic, tmp_path, tasks=1))
+    await mesh.until_running(topic, 1)
+    await until_pages(mesh, topic, bool, "on a worker's page")
+    names: dict[str, str] = {}
+    pages: dict[str, str] = {}
+    for service, address in services(mesh):
+        status, page = await asyncio.to_thread(get, address, "/metrics")
+        assert status == 200
+        pages[service] = page
+        found = problems(metrics_of(page))
+        assert not [line for line in found if line.startswith(("herdmesh_", "kafka_connect_"))], service
+        assert len(page.splitlines()) < LINES_MAX, service
+        target = next(line for line in page.splitlines() if line.startswith("target_info{"))
+        names[service] = target.split('service_name="')[1].split('"')[0]
+        assert 'service_instance_id="' in target
+        for path, wanted in (("/healthz", 200), ("/readyz", 200), ("/", 404), ("/health", 404)):
+            status, body = await asyncio.to_thread(get, address, path)
+            assert status == wanted, (service, path, body)
+    assert names == {name: f"herdmesh.{NAMES[role_of(name)]}" for name in names}
+    assert {role_of(name) for name in names} == set(NAMES)
+    leader = next(page for page in pages.values() if "herdmesh_herder_leader 1.0" in page)
+    assert 'herdmesh_herder_tasks{state="running",target_state="started"}' in leader
+    assert 'role="writer"' in pages["config-store"]
+    await mesh.delete(topic)
+
+
+async def test_promtool_accepts_the_pages(mesh: Mesh) -> None:
+    for service, address in services(mesh):
+        _, page = await asyncio.to_thread(get, address, "/metrics")
+        # `python_` and `process_` series are those of Prometheus' own client.
+        _, output = await asyncio.to_thread(promtool.run, "check", "metrics", page=page)
+        found = [line for line in output.splitlines() if line.startswith(("herdmesh_", "kafka_connect_", "error"))]
+        assert not found, f"{service}: {output}"
