@@ -35,7 +35,7 @@ setup: .venv/.ready .venv/.spark ## Make .venv and fetch the broker's jars (all 
 	@touch $@
 
 # The other end of the supported Pythons, for the tests that depend on the version. Without it they are skipped.
-.venv/.other: .venv/.ready tests/install/other_python.py
+.venv/.other: .venv/.ready tests/install/other_python.py tests/install/pythons.py
 	-@$(BIN)/python -m tests.install.other_python
 	@touch $@
 

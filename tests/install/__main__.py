@@ -5,7 +5,7 @@ Afterwards uv and pipx install them with the last Python. Owns the environments.
 Linux as root each scenario has a /tmp of its own (a mount namespace), so that it can be seen to end empty; elsewhere
 TMPDIR and the JVMs' temporary folder are one of the test's.
 
-    python -m tests.install                                     every Python from 3.11 to 3.13 in PATH
+    python -m tests.install                                     every Python from 3.11 to 3.13, in PATH or of pyenv
     python -m tests.install --python /path/to/python3.13        these alone; may be repeated
 """
 
@@ -23,8 +23,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deploy.dist import ROOT, project_file
+from tests.install import pythons
 
-PYTHONS = ("python3.11", "python3.12", "python3.13")
 _OWN_TMP = (
     "unshare",
     "--mount",
@@ -40,12 +40,6 @@ COMMANDS = ("herd", "herdmesh-config-store", "herdmesh-herder", "herdmesh-status
 _DROPPED = ("PYTHON", "VIRTUAL_ENV", "HERDMESH_", "TMPDIR", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 _KEPT = ("HERDMESH_IVY_SETTINGS",)
 _INSTALLED = "import herdmesh.cli, herdmesh.engine, pyspark, sys; print(sys.version.split()[0], herdmesh.cli.__file__)"
-
-
-def found_pythons() -> list[str]:
-    """The usual names that are in PATH and run."""
-    named = [path for name in PYTHONS if (path := shutil.which(name)) is not None]
-    return [one for one in named if subprocess.run([one, "-c", ""], capture_output=True, check=False).returncode == 0]
 
 
 def environment(work: Path, venv: Path) -> dict[str, str]:
@@ -127,14 +121,14 @@ def main() -> int:
     parser.add_argument("--python", action="append", help="an interpreter; may be repeated")
     parser.add_argument("--dist", type=Path, default=ROOT / "dist", help="the folder with the wheels")
     options = parser.parse_args()
-    pythons: list[str] = options.python or found_pythons()
+    chosen: list[str] = options.python or [path for one in pythons.VERSIONS if (path := pythons.find(one)) is not None]
     wheels = sorted(options.dist.absolute().glob("*.whl"))
-    if not pythons or not wheels:
-        print("nothing to check: no Python 3.11 to 3.13 in PATH, or no wheels (make dist)", file=sys.stderr)
+    if not chosen or not wheels:
+        print("nothing to check: no Python 3.11 to 3.13 was found, or no wheels (make dist)", file=sys.stderr)
         return 1
     own_tmp = has_own_tmp()
     work = Path(tempfile.mkdtemp(prefix="herdmesh-install-", dir="/var/tmp"))
-    for number, python in enumerate(pythons):
+    for number, python in enumerate(chosen):
         begun_s = time.monotonic()
         venv, folder = work / f"venv-{number}", work / f"run-{number}"
         env = environment(work, venv)
@@ -153,7 +147,7 @@ def main() -> int:
         print(f"Python {version}: everything works, nothing is left ({time.monotonic() - begun_s:.0f} s)", flush=True)
         shutil.rmtree(venv)
         shutil.rmtree(folder)
-    install_by_tools(pythons[-1], work, wheels, environment(work, work / "tools"))
+    install_by_tools(chosen[-1], work, wheels, environment(work, work / "tools"))
     shutil.rmtree(work)
     return 0
 

@@ -11,13 +11,13 @@ the core serves every Python 3.
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 from deploy.dist import ROOT, distributions, project_file
+from tests.install import pythons
 
 OLDEST: Final = (3, 11)
 NEWEST: Final = (3, 13)
@@ -71,14 +71,13 @@ def _key(python: str) -> str:
 
 def main() -> int:
     """Make the environment when needed; 0 also where there is no such Python."""
-    name = f"python{other_version()}"
-    python = shutil.which(name)
-    if python is None or subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode:
-        print(f"there is no {name} in PATH: its tests are skipped")
+    python = pythons.find(other_version())
+    if python is None:
+        print(f"no Python {other_version()} was found: its tests are skipped")
         return 0
     if interpreter() is not None and _MADE_FROM.read_text() == _key(python):
         return 0
-    print(f"Making {FOLDER.relative_to(ROOT)} with {name}")
+    print(f"Making {FOLDER.relative_to(ROOT)} with {python}")
     make(python)
     return 0
 

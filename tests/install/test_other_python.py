@@ -22,7 +22,7 @@ CHOSEN = (
     "cli/tests/devstack/test_log_rotation.py",
     "cli/tests/devstack/test_supervision.py",
     "cli/tests/cli/test_transform_golden.py",
-    "libs/core/tests/connect/chain",
+    "libs/core/tests/connect/chain/test_chain.py",
     "libs/core/tests/rpc",
     "services/config-store/tests/test_service.py",
     "services/herder/tests/test_loop.py",
@@ -33,9 +33,7 @@ CHOSEN = (
 def python() -> Path:
     found = other_python.interpreter()
     if found is None:
-        pytest.skip(
-            f"make test makes .venv/other where python{other_python.other_version()} is in PATH; it is not there"
-        )
+        pytest.skip(f"make test makes .venv/other where a Python {other_python.other_version()} is found; none was")
     return found
 
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from herdmesh.cli.board import render_services
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, err, out, print_document, table
+from herdmesh.cli.output import Format, err, out, print_document
 from herdmesh.cli.runner import DATA_DIR, DataOption, OutputOption, run
 from herdmesh.cli.stack_view import StackView, view_of, where_lines
 from herdmesh.cli.stop_signals import stop_on_signals
@@ -102,8 +102,10 @@ def paths(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> N
                 output, [{"path": str(path), "content": content, "exists": path.exists()} for path, content in found]
             )
             return
-        rows = [[escape(str(path)), "yes" if path.exists() else "no", escape(content)] for path, content in found]
-        out.print(table(None, ("PATH", "EXISTS", "CONTENT"), rows))
+        width = max(len(str(path)) for path, _ in found)
+        for path, content in found:  # never folded: a path is copied
+            missing = "" if path.exists() else " [dim](not there yet)[/]"
+            out.print(f"{escape(str(path).ljust(width))}  {escape(content)}{missing}", soft_wrap=True)
 
     run(output, work)
 
