@@ -17,7 +17,7 @@ from herdmesh.configstore.state.mutations import (
     SetTargetState,
 )
 from herdmesh.configstore.state.requests import KEPT_MS, REMEMBERED_MS
-from herdmesh.configstore.state.writes import plan
+from herdmesh.configstore.state.writes import WritePlan, plan
 from herdmesh.connect.topics import audit_topic
 from herdmesh.connect.topics.audit_topic import AuditRecord
 from herdmesh.connect.topics.config_records import LoggerRecord, RestartRecord, SessionKeyRecord, TargetState
@@ -27,6 +27,7 @@ from herdmesh.rpc.errors import (
     ConnectorNotFound,
     InvalidConfig,
     RequestIdExpired,
+    RequestIdUnknown,
     RequestInvalid,
     RevisionForeign,
     RevisionMismatch,
@@ -63,6 +64,37 @@ def test_the_response_distinguishes_create_and_update(topic: ConfigTopic) -> Non
         topic.write(PutConnectorConfig("c2", {}, must_exist=True, must_not_exist=True))
     assert topic.write(PutConnectorConfig("c1", CONFIG, must_exist=True)).outcome == {"created": False}
     assert topic.write(PutConnectorConfig("c2", {}, must_not_exist=True)).outcome == {"created": True}
+
+
+def test_an_equal_config_writes_nothing_when_only_a_change_is_wanted(topic: ConfigTopic) -> None:
+    before, wanted = list(topic.records), PutConnectorConfig("c1", CONFIG, must_exist=True, only_if_changed=True)
+    stored = revision(topic.connector("c1").config_revision)
+    for expected in (None, stored):
+        planned = topic.write(wanted, request_id="r1", expected_revision=expected)
+        assert planned == WritePlan((), {"created": False, "unchanged": True})
+    assert topic.records == before
+    with pytest.raises(RevisionMismatch):
+        topic.write(wanted, expected_revision=revision(999))
+    with pytest.raises(RequestIdUnknown):
+        topic.write(wanted, request_id="r1", retry_only=True)
+    assert topic.write(PutConnectorConfig("c1", CONFIG)).records, "a write without the condition writes"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        PutConnectorConfig("c1", {**CONFIG, "k": "null"}, only_if_changed=True),
+        PutConnectorConfig("c1", {"name": "c1"}, only_if_changed=True),
+        PutConnectorConfig("c1", CONFIG, initial_target_state=TargetState.PAUSED, only_if_changed=True),
+        PutConnectorConfig("c2", {"name": "c2"}, only_if_changed=True),
+    ],
+    ids=["another value", "a key less", "another state", "a new connector"],
+)
+def test_any_change_is_written_when_only_a_change_is_wanted(topic: ConfigTopic, wanted: PutConnectorConfig) -> None:
+    planned = topic.write(wanted)
+    assert planned.records
+    assert "unchanged" not in planned.outcome
+    assert topic.connector(wanted.connector).config == wanted.config
 
 
 def test_the_name_in_a_config_must_be_the_connectors(topic: ConfigTopic) -> None:

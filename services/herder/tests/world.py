@@ -405,7 +405,7 @@ class World:
             self._later("config-out", lambda: self._handle(failed), reign)
             return
         at = revision(self.config.offset)
-        done = ev.WriteDone(wanted.op, at, outcome.created, outcome.restarted, outcome.offsets)
+        done = ev.WriteDone(wanted.op, at, outcome.created, outcome.restarted, outcome.offsets, outcome.unchanged)
         self._later("config-out", lambda: self._handle(done), reign)
         if key is not None:
             recorded = ev.SessionKeyRecorded(key, at)

@@ -39,6 +39,7 @@ class Outcome:
     restarted: tuple[RestartItem, ...] = ()
     record: tuple[bool, bool] | None = None
     offsets: OffsetsRecorded | None = None
+    unchanged: bool = False
 
 
 def _asked(wanted: ins.Write) -> object:
@@ -132,6 +133,8 @@ class ConfigStore:
         if options.retry_only:
             raise RequestIdUnknown("nothing was applied under this id")
         outcome = self._apply(wanted)
+        if outcome.unchanged:
+            return outcome
         self.applied.append(options.request_id)
         if options.request_id:
             self.outcomes[options.request_id] = (_asked(wanted), outcome)
@@ -229,6 +232,8 @@ class ConfigStore:
         expected = wanted.options.expected_revision
         if expected is not None and expected != before.config_revision:
             raise RevisionMismatch("", "expected another config")
+        if wanted.only_if_changed and before.has_config and before.config == wanted.config:
+            return Outcome(unchanged=True)
         if wanted.initial_offsets is not None:
             if self.offsets_refused:
                 raise OffsetsRefused(before.name, self.offsets_refused)

@@ -279,7 +279,8 @@ class HerderProcess(Node):
             revision = revisions.from_proto(response.meta.revision)
         offsets = store_wire.offsets_recorded(response) if isinstance(wanted, ins.RecordOffsets) else None
         created = isinstance(wanted, ins.PutConfig) and response.created
-        return ev.WriteDone(wanted.op, revision, created, offsets=offsets)
+        unchanged = isinstance(wanted, ins.PutConfig) and response.unchanged
+        return ev.WriteDone(wanted.op, revision, created, offsets=offsets, unchanged=unchanged)
 
 
 def _pump(coroutine: Coroutine[Any, Any, None], ended: Callable[[Any, HerdmeshError | None], object]) -> None:

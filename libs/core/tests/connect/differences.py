@@ -205,6 +205,8 @@ _UNSEEN = """\
   value triggers the decoding, and the error is Java's.
 - Every call removes the blanks around a connector's name, as Java's POST does; Java's PUT creates another connector. A
   connector that Java created with blanks is addressed by its exact name.
+- An update or a patch whose result equals the stored config changes nothing: no record, no restart, and the response
+  says `unchanged`. Java writes the config again and restarts the connector; here `herd restart` does that.
 - A connector's name has at most 1,000 bytes (UTF-8): it is part of ids that Kafka and gRPC bound.
 - ByteArrayConverter writes all of a value's bytes. A Java ByteBuffer that was read to its end has a position, which
   Java's converter resets or not, depending on the release; Python's bytes have none.
@@ -243,7 +245,7 @@ _UNSEEN = """\
 - A mirror is refused with an empty `replication.policy.separator` and DefaultReplicationPolicy: alias and topic could
   not be separated then. Java accepts it, and detects cycles by the first letter.
 - Validation takes properties over gRPC: there is no URL whose class could differ from `connector.class` (Java: 400),
-  and `herd` refuses a config that is not JSON before it is sent.
+  and `herd` refuses a file that it cannot read as a config before it sends anything.
 
 ## As in Java, although surprising
 

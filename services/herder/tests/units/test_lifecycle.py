@@ -11,14 +11,17 @@ from herdmesh.connect.spi.waits import Wait
 from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.herder.state.model import StatusEntry
 from herdmesh.herder.state.model import events as ev
+from herdmesh.herder.state.model.instructions import PutConfig
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
     DeleteConnector,
+    PatchConnector,
     RestartConnector,
     Restarting,
     RestartTask,
     SetTarget,
     UpdateConnector,
+    WriteOptions,
     Written,
 )
 from herdmesh.rpc.errors import TaskNotFound
@@ -82,10 +85,30 @@ def test_an_update_restarts_tasks_even_when_their_configs_are_equal(world: World
     assert sum(1 for _, start in world.starts if start.unit == UnitId("a", 0)) == 2
 
 
-def test_writing_the_same_config_again_restarts_the_connector_only(world: World) -> None:
+@pytest.mark.parametrize("request_id", ["", "r1"])
+def test_an_equal_config_writes_nothing_and_restarts_nothing(world: World, request_id: str) -> None:
+    world.ask(CreateConnector("a", sink(2)))
+    starts, stored, offset = len(world.starts), world.config.entries["a"], world.config.offset
+    for same in (UpdateConnector("a", sink(2, name="a")), PatchConnector("a", {"tasks.max": "2", "absent": None})):
+        for _ in range(2):  # a retry of the same id too
+            written = world.ask(same, WriteOptions(request_id and f"{request_id}-{type(same).__name__}"))
+            assert isinstance(written, Written)
+            assert (written.unchanged, written.created) == (True, False)
+            assert written.validation is not None
+    assert (world.config.entries["a"], world.config.offset) == (stored, offset)
+    assert len(world.starts) == starts
+    changed = world.ask(PatchConnector("a", {"note": "new"}))
+    assert isinstance(changed, Written)
+    assert not changed.unchanged
+
+
+def test_an_equal_config_of_another_writer_restarts_the_connector_only(world: World) -> None:
+    """As Connect's workers, which write an equal config too."""
     world.ask(CreateConnector("a", sink(2)))
     before = len(world.starts)
-    world.ask(UpdateConnector("a", sink(2, name="a")))
+    world.config.write(PutConfig(0, "a", sink(2, name="a"), WriteOptions()))
+    world.post(ev.ConfigChanged("a", world.config.entries["a"], None))
+    world.advance(50)
     assert [str(start.unit) for _, start in world.starts[before:]] == ["a"]
     assert world.config.commits == ["a"]
 

@@ -67,12 +67,14 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
             initial_target_state=wire.target_state_from_proto(request.initial_target_state, "initial_target_state"),
             patch=wire.properties_from_proto(request.patch) if request.HasField("patch") else None,
             initial_offsets=self._brought(request),
+            only_if_changed=request.only_if_changed,
         )
         applied = await self._apply("PutConnectorConfig", mutation, request.connector, request.options)
         return pb.PutConnectorConfigResponse(
             meta=revisions.meta(applied.revision),
             connector=_entry(applied),
             created=applied.outcome.get("created") is True,
+            unchanged=applied.outcome.get("unchanged") is True,
         )
 
     async def DeleteConnector(

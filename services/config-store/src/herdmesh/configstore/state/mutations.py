@@ -50,7 +50,8 @@ class WriteContext:
 @dataclass(frozen=True, slots=True)
 class PutConnectorConfig:
     """Create or replace a config. The same transaction has the initial target state, before the config, and the offsets
-    of a create. `patch` is the patch that gave the config, None = the caller sent the whole config.
+    of a create. `patch` is the patch that gave the config, None = the caller sent the whole config. `only_if_changed`
+    writes nothing when the stored config is equal.
     """
 
     connector: str
@@ -60,6 +61,7 @@ class PutConnectorConfig:
     initial_target_state: TargetState | None = None
     patch: Properties | None = None
     initial_offsets: Beside | None = None
+    only_if_changed: bool = False
 
     def request_json(self) -> Any:
         written = {"config": redacted(self.config)} if self.patch is None else {"patch": redacted(self.patch)}

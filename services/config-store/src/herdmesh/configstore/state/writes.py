@@ -84,8 +84,8 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Records of one transaction; none when a retry found its first outcome. `outcome` goes into the response, `beside`
-    into the transaction.
+    """Records of one transaction; none when a retry found its first outcome, or nothing is to change. `outcome` goes
+    into the response, `beside` into the transaction.
     """
 
     records: Sequence[NewRecord]
@@ -101,6 +101,8 @@ class _Decided:
     changes: Mapping[str, Any]
     outcome: Mapping[str, Any] = field(default_factory=dict[str, Any])
     beside: Beside | None = None
+    is_no_change: bool = False
+    """The stored state is the requested one: nothing is written, neither to the topic nor to the history."""
 
 
 def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> WritePlan:
@@ -121,6 +123,8 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Write
     if context.retry_only:
         raise RequestIdUnknown(f"nothing was applied under request_id {context.request_id!r}")
     decided = _decide(state, mutation, context)
+    if decided.is_no_change:
+        return WritePlan((), decided.outcome)
     if context.audit_topic is None:
         return WritePlan(decided.records, decided.outcome, decided.beside)
     told = AuditRecord(
@@ -206,6 +210,9 @@ def _put_config(state: ConfigState, mutation: PutConnectorConfig, context: Write
         raise ConnectorExists(before.name)
     if mutation.must_exist and before.config is None:
         raise ConnectorNotFound(before.name)
+    if mutation.only_if_changed and _is_equal_config(before, mutation):
+        _require_revision(before.config_revision, context)
+        return _Decided((), {}, {"created": False, "unchanged": True}, is_no_change=True)
     written = _write_config(before, mutation.config, mutation.initial_target_state, context)
     offsets = mutation.initial_offsets
     if offsets is None:
@@ -214,6 +221,10 @@ def _put_config(state: ConfigState, mutation: PutConnectorConfig, context: Write
         raise RequestInvalid("offsets can only be written with a new connector: set must_not_exist", "initial_offsets")
     count = len(offsets.records) + len(offsets.group_offsets)
     return _Decided(written.records, {**written.changes, "initial_offsets": count}, written.outcome, offsets)
+
+
+def _is_equal_config(before: ConnectorState, mutation: PutConnectorConfig) -> bool:
+    return before.config == mutation.config and mutation.initial_target_state is None
 
 
 def _restore(state: ConfigState, mutation: RestoreConnector, context: WriteContext) -> _Decided:

@@ -182,6 +182,7 @@ def done(wanted: ins.Write, response: Any) -> ev.WriteDone:
     if not isinstance(wanted, ins.DeleteStatuses | ins.PutStatus):
         revision = revisions.from_proto(response.meta.revision)
     created = isinstance(wanted, ins.PutConfig) and response.created
+    unchanged = isinstance(wanted, ins.PutConfig) and response.unchanged
     restarted = wire.restarted(response) if isinstance(wanted, ins.RequestRestart) else ()
     offsets = wire.offsets_recorded(response) if isinstance(wanted, ins.RecordOffsets) else None
-    return ev.WriteDone(wanted.op, revision, created, restarted, offsets)
+    return ev.WriteDone(wanted.op, revision, created, restarted, offsets, unchanged)

@@ -140,6 +140,7 @@ class ConnectorServicer(OffsetRpcs):
             connector=self._changed(written.name),
             created=written.created,
             warnings=_warnings(written),
+            unchanged=written.unchanged,
         )
 
     async def PatchConnector(self, request: pb.PatchConnectorRequest, context: _Context) -> pb.PatchConnectorResponse:
@@ -147,7 +148,10 @@ class ConnectorServicer(OffsetRpcs):
         wanted = rq.PatchConnector(request.name, properties.from_proto(request.patch))
         written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
         return pb.PatchConnectorResponse(
-            meta=self._meta(), connector=self._changed(written.name), warnings=_warnings(written)
+            meta=self._meta(),
+            connector=self._changed(written.name),
+            warnings=_warnings(written),
+            unchanged=written.unchanged,
         )
 
     async def DeleteConnector(

@@ -123,6 +123,7 @@ def put_config(wanted: ins.PutConfig, request_id: str) -> write_pb.PutConnectorC
         config=properties.to_proto(wanted.config),
         must_exist=wanted.must_exist,
         must_not_exist=wanted.must_not_exist,
+        only_if_changed=wanted.only_if_changed,
     )
     if wanted.patch is not None:
         request.patch.CopyFrom(properties.to_proto(wanted.patch))

@@ -84,6 +84,7 @@ class PutConnectorConfigRequest(_message.Message):
     MUST_EXIST_FIELD_NUMBER: _builtins.int
     PATCH_FIELD_NUMBER: _builtins.int
     INITIAL_OFFSETS_FIELD_NUMBER: _builtins.int
+    ONLY_IF_CHANGED_FIELD_NUMBER: _builtins.int
     connector: _builtins.str
     """connector name; the config's own "name" must be equal or absent."""
     must_not_exist: _builtins.bool
@@ -92,6 +93,10 @@ class PutConnectorConfigRequest(_message.Message):
     """initial_target_state is stored in the same transaction, before the config. UNSPECIFIED = it stays as it is."""
     must_exist: _builtins.bool
     """must_exist makes this an update: refused with CONNECTOR_NOT_FOUND when there is none. Not together with must_not_exist."""
+    only_if_changed: _builtins.bool
+    """only_if_changed writes nothing, neither a config nor an entry of the history, when the stored config equals config.
+    Its request_id is then not recorded: a retry is compared with the config that is stored by then.
+    """
     @_builtins.property
     def options(self) -> Global___WriteOptions:
         """options of the write; expected_revision is of the config."""
@@ -124,10 +129,11 @@ class PutConnectorConfigRequest(_message.Message):
         must_exist: _builtins.bool = ...,
         patch: _connector_pb2.Properties | None = ...,
         initial_offsets: _offsets_pb2.PreparedOffsets | None = ...,
+        only_if_changed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "initial_offsets", b"initial_offsets", "options", b"options", "patch", b"patch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "connector", b"connector", "initial_offsets", b"initial_offsets", "initial_target_state", b"initial_target_state", "must_exist", b"must_exist", "must_not_exist", b"must_not_exist", "options", b"options", "patch", b"patch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "connector", b"connector", "initial_offsets", b"initial_offsets", "initial_target_state", b"initial_target_state", "must_exist", b"must_exist", "must_not_exist", b"must_not_exist", "only_if_changed", b"only_if_changed", "options", b"options", "patch", b"patch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -142,8 +148,11 @@ class PutConnectorConfigResponse(_message.Message):
     META_FIELD_NUMBER: _builtins.int
     CONNECTOR_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
+    UNCHANGED_FIELD_NUMBER: _builtins.int
     created: _builtins.bool
     """created is true when there was no config before."""
+    unchanged: _builtins.bool
+    """unchanged is true when only_if_changed was set and the stored config was equal: nothing was written."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision after the write."""
@@ -158,10 +167,11 @@ class PutConnectorConfigResponse(_message.Message):
         meta: _revision_pb2.ResponseMeta | None = ...,
         connector: _config_pb2.ConnectorEntry | None = ...,
         created: _builtins.bool = ...,
+        unchanged: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "created", b"created", "meta", b"meta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "created", b"created", "meta", b"meta", "unchanged", b"unchanged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

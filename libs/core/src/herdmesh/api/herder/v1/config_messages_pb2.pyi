@@ -404,7 +404,9 @@ Global___WatchConnectorsSnapshotComplete: _TypeAlias = WatchConnectorsSnapshotCo
 
 @_typing.final
 class UpdateConnectorRequest(_message.Message):
-    """UpdateConnectorRequest replaces a config."""
+    """UpdateConnectorRequest replaces a config. A config that equals the stored one changes nothing: no revision, no entry of
+    the history, no restart.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -454,8 +456,11 @@ class UpdateConnectorResponse(_message.Message):
     CONNECTOR_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    UNCHANGED_FIELD_NUMBER: _builtins.int
     created: _builtins.bool
     """created is true when the connector did not exist."""
+    unchanged: _builtins.bool
+    """unchanged is true when the config equals the stored one, so that nothing was changed."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the config store that the response reflects."""
@@ -475,10 +480,11 @@ class UpdateConnectorResponse(_message.Message):
         connector: _connector_pb2_1.Connector | None = ...,
         created: _builtins.bool = ...,
         warnings: _abc.Iterable[_worker_service_pb2.ConfigWarning] | None = ...,
+        unchanged: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "created", b"created", "meta", b"meta", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "created", b"created", "meta", b"meta", "unchanged", b"unchanged", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -486,7 +492,9 @@ Global___UpdateConnectorResponse: _TypeAlias = UpdateConnectorResponse  # noqa: 
 
 @_typing.final
 class PatchConnectorRequest(_message.Message):
-    """PatchConnectorRequest changes some keys of a config."""
+    """PatchConnectorRequest changes some keys of a config. A patch that changes no value changes nothing else either, as in
+    UpdateConnectorRequest.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -531,6 +539,9 @@ class PatchConnectorResponse(_message.Message):
     META_FIELD_NUMBER: _builtins.int
     CONNECTOR_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    UNCHANGED_FIELD_NUMBER: _builtins.int
+    unchanged: _builtins.bool
+    """unchanged is true when the patched config equals the stored one, so that nothing was changed."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the config store that the response reflects."""
@@ -549,10 +560,11 @@ class PatchConnectorResponse(_message.Message):
         meta: _revision_pb2.ResponseMeta | None = ...,
         connector: _connector_pb2_1.Connector | None = ...,
         warnings: _abc.Iterable[_worker_service_pb2.ConfigWarning] | None = ...,
+        unchanged: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta", "unchanged", b"unchanged", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

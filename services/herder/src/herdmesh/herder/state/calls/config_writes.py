@@ -4,7 +4,8 @@ Owns the handlers of create, update, patch, delete and of a change of the target
 that the store recognises by their id (`StoreWrite`). Does not own restarts (`restart_requests.py`), nor the offsets
 that a create brings (`initial_offsets.py`). Owns no rule of the config store: the store alone decides, on the newest
 state, whether a name exists, whether the expected revision is the stored one and whether it has seen the request id.
-So a retried create is answered with its first outcome and not with CONNECTOR_EXISTS.
+So a retried create is answered with its first outcome and not with CONNECTOR_EXISTS, and the store alone finds that an
+update or a patch gives the config that is stored: then nothing is written and nothing restarts.
 
 Order of checks as observable in Connect (docs/reference/connect/herder.md, section 4.1): name, validation, existence,
 write. For a patch: existence, validation of the merged config, write.
@@ -88,7 +89,7 @@ class StoreWrite(RequestHandler):
         return super().look_again(memory, call)
 
     def outcome(self, memory: HerderMemory, call: Call) -> Answer | None:
-        return Written(call.name, call.revision, call.created, call.validation)
+        return Written(call.name, call.revision, call.created, call.validation, call.unchanged)
 
     def may_be_recorded(self, call: Call) -> bool:
         return True
@@ -180,7 +181,14 @@ class UpdateHandler(ValidatedWrite):
         return None
 
     def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> PutConfig:
-        return PutConfig(op, call.name, call.config or {}, options, must_exist=not self.request.allow_missing)
+        return PutConfig(
+            op,
+            call.name,
+            call.config or {},
+            options,
+            must_exist=not self.request.allow_missing,
+            only_if_changed=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -198,7 +206,15 @@ class PatchHandler(ValidatedWrite):
     def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> PutConfig:
         # The merged config is correct only on top of the config that it was merged with.
         options = replace(options, expected_revision=options.expected_revision or call.revision)
-        return PutConfig(op, call.name, call.config or {}, options, must_exist=True, patch=self.request.patch)
+        return PutConfig(
+            op,
+            call.name,
+            call.config or {},
+            options,
+            must_exist=True,
+            patch=self.request.patch,
+            only_if_changed=True,
+        )
 
     def on_write_failed(self, memory: HerderMemory, call: Call, error: HerdmeshError) -> Answer | HerdmeshError | None:
         raced = isinstance(error, RevisionMismatch) and call.options.expected_revision is None

@@ -53,6 +53,7 @@ class RequestHandler(ABC):
         """
         call.stage = CallStage.READING_BACK
         call.revision, call.created, call.restarted = event.revision, event.created, event.restarted
+        call.unchanged = event.unchanged
         memory.call_table.wait_for_watch(call)
         return self.look_again(memory, call)
 

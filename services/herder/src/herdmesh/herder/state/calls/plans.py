@@ -4,9 +4,9 @@ Owns the stages of such a call (validate, request task configs, compare) and the
 of the comparison: `task_sets.differs` says whether a set differs, `handover.matches` what may be kept,
 `placement.places` where units go. `plan_notes.py` has the notes for the operator besides the units.
 
-Effect of a config write (docs/reference/connect/herder.md, section 4.3, as in Connect): the connector restarts, also
-for an equal config; all its tasks restart when the config or a task config changed, otherwise none. A connector that is
-PAUSED or STOPPED creates no task configs until it is resumed.
+Effect of a config write (docs/reference/connect/herder.md, section 4.3): the connector and all its tasks restart when
+the config changed. An equal config is not written, so that nothing restarts (docs/reference/differences.md; Connect
+restarts the connector). A connector that is PAUSED or STOPPED creates no task configs until it is resumed.
 
 Invariant: planning changes nothing but the call; a plan is correct for the moment of its creation.
 """
@@ -35,6 +35,8 @@ from herdmesh.herder.state.workers import commands, plugin_eligibility
 from herdmesh.session.model import Failure, Properties, TargetState, UnitId
 from herdmesh.session.worker_commands import PlanTaskConfigs, ValidateOnWorker
 
+EQUAL_CONFIG = "The stored config is equal: applying it changes nothing."
+
 
 @dataclass(frozen=True)
 class PlanHandler(RequestHandler):
@@ -61,6 +63,8 @@ class PlanHandler(RequestHandler):
         call.validation = commands.verdict(reply)
         if call.validation.violations:
             return Planned(call.validation, notes=("The config is refused: nothing would change.",))
+        if before is not None and before.has_config and before.config == entry.config:
+            return Planned(call.validation, _kept(memory, call.name), (EQUAL_CONFIG,))
         if entry.wanted_state is not TargetState.STARTED:
             return _planned(memory, call, before, entry, None, None)
         call.stage = CallStage.PLANNING
@@ -105,9 +109,8 @@ def _planned(
     begun = placement.places(memory, entry, _wanted(entry)) if other_plugins and after is not entry else None
     entry, wanted = after, _wanted(after)
     places = placement.places(memory, entry, wanted, begun)
-    same_config = before is not None and before.config == entry.config
     steps = [
-        _step(entry, unit_id, units.get(unit_id), places, same_config)
+        _step(entry, unit_id, units.get(unit_id), places)
         for unit_id in sorted({*wanted, *units}, key=lambda unit_id: unit_id.order)
     ]
     others = sorted(str(unit_id) for unit_id in places if unit_id.connector != call.name)
@@ -134,7 +137,7 @@ def _committed(entry: ConnectorEntry, made: tuple[Properties, ...]) -> Connector
 
 
 def _step(
-    entry: ConnectorEntry, unit_id: UnitId, unit: Unit | None, places: Mapping[UnitId, str | None], same_config: bool
+    entry: ConnectorEntry, unit_id: UnitId, unit: Unit | None, places: Mapping[UnitId, str | None]
 ) -> PlanStep | None:
     """The step from a unit's place now to its planned place; None when it has none in both."""
     hold = unit.placement if unit is not None else None
@@ -151,14 +154,27 @@ def _step(
         return PlanStep(task, PlanAction.KEEP, f"it continues without a restart on {hold.worker_id}", hold.worker_id)
     if place is None:
         return PlanStep(task, PlanAction.STOP, "its config changed, and no worker could take it")
-    why = "the balance or its plugin requires another worker" if kept else _why_restarted(task, same_config)
+    why = "the balance or its plugin requires another worker" if kept else _why_restarted(task)
     where = f"stays on {place}" if place == hold.worker_id else f"moves from {hold.worker_id} to {place}"
     return PlanStep(task, PlanAction.RESTART, f"{why}; {where}", place)
 
 
-def _why_restarted(task: int | None, same_config: bool) -> str:
+def _why_restarted(task: int | None) -> str:
     if task is None:
-        return "a config that is written restarts its connector, changed or not"
-    if same_config:
-        return "the connector makes other task configs now, which restarts all tasks"
+        return "a config that is written restarts its connector"
     return "the connector's config changed, which restarts all tasks"
+
+
+def _kept(memory: HerderMemory, name: str) -> tuple[PlanStep, ...]:
+    """Steps that keep all units of a connector, in their order."""
+    known = memory.inventory.connectors.get(name)
+    placed = [(unit.id, unit.placement) for unit in known.units.values() if unit.placement] if known else []
+    return tuple(
+        PlanStep(
+            unit_id.task,
+            PlanAction.KEEP,
+            f"it continues without a restart on {placement.worker_id}",
+            placement.worker_id,
+        )
+        for unit_id, placement in sorted(placed, key=lambda one: one[0].order)
+    )

@@ -293,6 +293,7 @@ class Call:
     config: Properties | None = None
     revision: Revision | None = None
     created: bool = False
+    unchanged: bool = False
     restarted: tuple[RestartItem, ...] = ()
     attempts: int = 0
     #: the error to refuse it with unless an earlier request of its id was applied.

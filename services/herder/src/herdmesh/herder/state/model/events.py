@@ -301,9 +301,9 @@ class RequestCancelled:
 
 @dataclass(frozen=True, slots=True)
 class WriteDone:
-    """A write was acknowledged at `revision` (of the config store; None for a status write). `created` belongs to a
-    config, `restarted` to a restart: the answer that its first caller got. `offsets` belongs to a recorded change of
-    offsets.
+    """A write was acknowledged at `revision` (of the config store; None for a status write). `created` and `unchanged`
+    belong to a config, `restarted` to a restart: the answer that its first caller got. `offsets` belongs to a recorded
+    change of offsets.
     """
 
     op: int
@@ -311,6 +311,7 @@ class WriteDone:
     created: bool = False
     restarted: tuple[RestartItem, ...] = ()
     offsets: OffsetsRecorded | None = None
+    unchanged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

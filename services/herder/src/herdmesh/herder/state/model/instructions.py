@@ -45,7 +45,8 @@ class CloseSession:
 @dataclass(frozen=True, slots=True)
 class PutConfig:
     """`ConfigWriteService.PutConnectorConfig`; `patch` is the patch that was merged into the config: retries are
-    recognised by it. `initial_offsets` are the wire's `PreparedOffsets`, as a worker created them.
+    recognised by it. `initial_offsets` are the wire's `PreparedOffsets`, as a worker created them. `only_if_changed`:
+    the store writes nothing when its config is equal.
     """
 
     op: int
@@ -57,6 +58,7 @@ class PutConfig:
     initial_target: TargetState | None = None
     patch: Properties | None = None
     initial_offsets: object = None
+    only_if_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

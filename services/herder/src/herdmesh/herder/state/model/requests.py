@@ -212,6 +212,8 @@ class Written:
     created: bool = False
     validation: Validation | None = None
     """The worker's verdict on the config; None where none was requested."""
+    unchanged: bool = False
+    """The config equals the stored one: nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def matches(entry: ConnectorEntry, unit: UnitId, assignment: Assignment) -> bool
     A connector: the same config record (its revision names it, through re-creates too; the incarnation is compared
     unless it was started before a manifest gave it one). A task: the same task set of the same incarnation. A task is
     deliberately not compared by config revision: the set's version changes with every config that matters to
-    tasks, and writing an equal config again restarts the connector only, as in Connect.
+    tasks, and an equal config that another writer wrote again restarts the connector only, as in Connect.
     """
     if unit.task is None:
         same_life = assignment.incarnation in ("", entry.incarnation)
