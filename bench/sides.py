@@ -23,7 +23,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.board import Board
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.commands.apply import to_properties
+from herdmesh.cli.connector_files import to_properties
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.stack import Stack, StackSettings
 from herdmesh.rpc.request_ids import new_request_id

@@ -21,6 +21,7 @@ RUN_BY: Final = {
     "README.md": "tests/e2e/test_tutorial.py",
     "docs/quick-start.md": "tests/e2e/test_tutorial.py",
     "docs/how-to/topics-and-records.md": "tests/e2e/test_tutorial.py",
+    "docs/how-to/change-connectors.md": "tests/e2e/test_herd_changes.py",
     "docs/how-to/bad-records.md": "tests/e2e/test_tutorial.py",
     "docs/how-to/run-services.md": "tests/e2e/test_services_page.py",
     "docs/how-to/operate.md": "tests/e2e/test_operate_page.py",
@@ -49,7 +50,7 @@ RUN_BY: Final = {
 #: page -> number of its blocks that nothing runs, and the reason. Lower a count when a test runs one more of them.
 NOT_RUN: Final[dict[str, tuple[int, str]]] = {}
 #: Languages that show a file or a diagram, not a command or its output.
-FILES: Final = {"json", "jsonl", "properties", "sql"}
+FILES: Final = {"json", "jsonl", "properties", "sql", "yaml"}
 _MERMAID: Final = re.compile(r"(flowchart (LR|TB)|sequenceDiagram|stateDiagram-v2)\n")
 
 

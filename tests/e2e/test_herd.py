@@ -219,5 +219,5 @@ async def test_create_patch_history_and_restore(mesh: Mesh, tmp_path: Path, tmp_
     code, refused, _ = await herd(mesh, *restore)
     assert (code, secret in refused["error"]["message"]) == (2, True)
     code, restored, _ = await herd(mesh, *restore, "--secret", f"{secret}=again")
-    assert (code, restored["config"]) == (0, {**config, "name": name, secret: "again"})
+    assert (code, restored["config"]) == (0, {**config, "name": name, secret: "****"})
     assert restored["target_state"] == "STOPPED"

@@ -31,7 +31,7 @@ from herdmesh.api.herder.v1 import connector_service_pb2_grpc
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_messages
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.commands.apply import to_properties
+from herdmesh.cli.connector_files import to_properties
 from herdmesh.cli.contexts import SERVICES
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.devstack.layout import role_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from herdmesh.cli import views
-from herdmesh.cli.commands.apply import read_connectors, to_properties
+from herdmesh.cli.connector_files import read_connectors, to_properties
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 
 

@@ -17,7 +17,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2 as connectors
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
 from herdmesh.cli.commands import apply as command
-from herdmesh.cli.commands.apply import read_all
+from herdmesh.cli.connector_files import read_all
 from herdmesh.cli.errors import from_reason
 from herdmesh.cli.output import Format
 from herdmesh.cli.runner import run
@@ -134,7 +134,7 @@ def test_a_failure_half_way_lists_the_applied_connectors(
     monkeypatch.setattr(herder, "_lost_at", "b")
     code, told = apply(*_files(tmp_path, a=GOOD, b=GOOD, c=GOOD))
     assert (code, herder.applied) == (6, ["a"])
-    assert "applied before it: a" in told
+    assert "applied: a" in told
 
 
 def test_a_setting_without_its_effect_is_reported_as_a_warning(apply: Apply, tmp_path: Path) -> None:

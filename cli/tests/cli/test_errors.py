@@ -7,7 +7,7 @@ import json
 import pytest
 
 from herdmesh.api.common.v1 import error_pb2
-from herdmesh.cli.errors import EXIT_CODES, NEXT_STEPS, CommandError, from_reason, unreachable
+from herdmesh.cli.errors import EXIT_CODES, NEXT_STEPS, CommandError, from_reason, shown_violations, unreachable
 from herdmesh.cli.output import Format, print_error
 
 REASONS = {
@@ -52,3 +52,25 @@ def test_the_next_step_of_unreachable_is_how_to_start_a_herder() -> None:
     error = unreachable("127.0.0.1:1", "refused")
     assert error.exit_code == EXIT_CODES["NO_LEADER"]
     assert "herd up" in error.next_step
+
+
+def test_a_wrong_value_has_one_error_without_its_key_before_it() -> None:
+    """Connect reports a value that it cannot parse a second time, as null."""
+    null = "Invalid value null for configuration tasks.max: Value must be non-null"
+    assert shown_violations(
+        [
+            ("tasks.max", "Invalid value two for configuration tasks.max: Not a number of type INT"),
+            ("tasks.max", f"{null} (write 1 or more)"),
+            ("file", "file: cannot be written"),
+            ("file", "file: cannot be written"),
+            ("topics", "first"),
+            ("topics", "second"),
+            ("retries", null),
+        ]
+    ) == (
+        ("tasks.max", "Invalid value two for configuration tasks.max: Not a number of type INT"),
+        ("file", "cannot be written"),
+        ("topics", "first"),
+        ("topics", "second"),
+        ("retries", null),
+    )

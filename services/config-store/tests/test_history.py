@@ -17,7 +17,8 @@ from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.configstore.state.history import HistoryIndex, HistoryPosition
-from herdmesh.configstore.state.redaction import REDACTED, is_secret
+from herdmesh.configstore.state.redaction import REDACTED
+from herdmesh.connect.config.secret_values import is_secret
 from herdmesh.connect.json_text import jackson
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import HistoryNotFound, InvalidConfig, RequestInvalid, RevisionMismatch
@@ -92,6 +93,17 @@ async def test_history_lists_caller_time_change_and_revision(writer: Replica) ->
     assert target.target_state_after == connector_pb2.TARGET_STATE_STARTED
     assert (commit.task_count, count.task_count, create.HasField("task_count")) == (2, 7, False)
     assert [one.deleted for one in (deleted, count, create)] == [True, False, False]
+
+
+async def test_an_unchanged_put_leaves_no_trace_in_history_and_has_the_revision_of_the_last_change(
+    writer: Replica,
+) -> None:
+    made = await writer.put("c1", {"a": "1"})
+    again = await writer.put("c1", {"a": "1"}, only_if_changed=True)
+    assert (again.unchanged, again.created, made.unchanged) == (True, False, False)
+    assert again.meta.revision == made.meta.revision
+    assert again.connector == made.connector
+    assert len(await history(writer, "c1")) == 1
 
 
 async def test_a_history_is_paged_newest_first(writer: Replica) -> None:

@@ -34,6 +34,7 @@ from herdmesh.cli.commands import (
     watch,
 )
 from herdmesh.cli.commands import context as context_command
+from herdmesh.cli.commands.changes import diff, edit
 from herdmesh.cli.commands.data import consume, example, produce, topics
 from herdmesh.cli.grammar import HerdRoot, prepare
 from herdmesh.cli.output import out
@@ -108,6 +109,8 @@ app.add_typer(get.get_app, name="get")
 app.add_typer(describe.describe_app, name="describe")
 app.command()(apply.validate)
 app.command()(plan.plan)
+app.command()(diff.diff)
+app.command()(edit.edit)
 app.command()(transform.transform)
 app.command()(history.history)
 app.command()(history.restore)

@@ -19,7 +19,7 @@ import grpc
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as service
 from herdmesh.cli.contexts import find_target
-from herdmesh.cli.errors import CommandError, from_reason, unreachable
+from herdmesh.cli.errors import CommandError, from_reason, shown_violations, unreachable
 from herdmesh.rpc import errors as rpc_errors
 from herdmesh.rpc import tracing
 from herdmesh.rpc.client import connect
@@ -228,6 +228,6 @@ def _must_be_the_leaders(reply: admin.GetClusterResponse) -> None:
 
 def _command_error(error: rpc_errors.HerdmeshError) -> CommandError:
     if isinstance(error, rpc_errors.InvalidConfig):
-        fields = tuple((one.field, one.message) for one in error.violations)
+        fields = shown_violations((one.field, one.message) for one in error.violations)
         return from_reason(error.reason, "the config was refused", fields)
     return from_reason(error.reason, error.message)

@@ -9,6 +9,7 @@ the contract has exactly one exit code and one next step, so scripts need no tex
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 EXIT_INTERNAL = 1
@@ -106,6 +107,9 @@ NEXT_STEPS: dict[str, str] = {
 }
 
 
+_AGAIN_AS_NULL = "Invalid value null for configuration"
+
+
 @dataclass(slots=True)
 class CommandError(Exception):
     """An error that ends the command. `reason` is machine-readable and part of `-o json` output."""
@@ -124,6 +128,21 @@ class CommandError(Exception):
 def from_reason(reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> CommandError:
     """The command error for a service's refusal."""
     return CommandError(reason, message, NEXT_STEPS.get(reason, ""), EXIT_CODES.get(reason, EXIT_INTERNAL), fields)
+
+
+def shown_violations(found: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """(field, message) of each error as outputs show it: one error per wrong value, without the field's name before it.
+
+    Connect validates a value that it cannot parse once more, as null, and reports that too.
+    """
+    shown: dict[tuple[str, str], None] = {}
+    wrong: set[str] = set()
+    for field, message in found:
+        if field in wrong and message.startswith(_AGAIN_AS_NULL):
+            continue
+        wrong.add(field)
+        shown[field, message.removeprefix(f"{field}: ")] = None
+    return tuple(shown)
 
 
 def unreachable(address: str, detail: str) -> CommandError:

@@ -38,6 +38,10 @@ _OF_NOUNS: Final = frozenset({"get", "describe", "drain", "undrain", "logs"})
 _OF_CONNECTORS: Final = frozenset({"dlq", "offsets"})
 
 
+#: Options that may stand alone, with the value that they then have; another value needs the equals sign.
+_ALONE: Final = {"--wait": "--wait=ready", "--dry-run": "--dry-run=server"}
+
+
 class HerdCommand(TyperCommand):
     """A command whose help names the kinds of values as a user writes them."""
 
@@ -47,6 +51,9 @@ class HerdCommand(TyperCommand):
 
     def get_help_option(self, ctx: Any) -> Any:
         return _without_type(super().get_help_option(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _with_values(self.params, args))
 
 
 class HerdGroup(TyperGroup):
@@ -90,6 +97,13 @@ def prepare(app: typer.Typer, path: tuple[str, ...] = ()) -> None:
 def _with_examples(epilog: str | None, path: tuple[str, ...]) -> str | None:
     parts = [epilog or "", examples_text(path) if path in EXAMPLES else ""]
     return "\n\n".join(filter(None, parts)) or None
+
+
+def _with_values(params: Sequence[Any], args: Sequence[str]) -> list[str]:
+    """The words of a command with the value of each option that stands alone though it takes one."""
+    flags = {name for one in params if getattr(one, "is_flag", False) for name in one.opts}
+    end = list(args).index("--") if "--" in args else len(args)
+    return [*(_ALONE[one] if one in _ALONE and one not in flags else one for one in args[:end]), *args[end:]]
 
 
 def canonical(root: TyperGroup, args: Sequence[str]) -> list[str]:

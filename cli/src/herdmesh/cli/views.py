@@ -18,6 +18,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2 as herder
 from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
+from herdmesh.cli.hidden_secrets import hide
 from herdmesh.connect.topics import lag
 from herdmesh.rpc.enums import name_of
 
@@ -129,24 +130,33 @@ def _errors(message: task_pb2.TaskErrors) -> Json:
     }
 
 
-def task(message: herder.Task) -> Json:
-    shown: Json = {"id": message.id.task, **status(message.status), "config": properties(message.config)}
+def config(message: common.Properties, *, show_secrets: bool = False) -> Json:
+    """A config as outputs show it: `****` in place of secrets, which names and values give away."""
+    return properties(message) if show_secrets else hide(properties(message))
+
+
+def task(message: herder.Task, *, show_secrets: bool = False) -> Json:
+    shown: Json = {
+        "id": message.id.task,
+        **status(message.status),
+        "config": config(message.config, show_secrets=show_secrets),
+    }
     if message.HasField("progress"):
         shown["progress"] = progress(message.progress)
     return shown
 
 
-def connector(message: herder.Connector) -> Json:
+def connector(message: herder.Connector, *, show_secrets: bool = False) -> Json:
     kind = name_of(common.ConnectorType, message.type).lower()
     return {
         "name": message.name,
         "type": kind or "unknown",
         "target_state": target_state(message.target_state),
         "connector": status(message.status),
-        "tasks": [task(one) for one in message.tasks],
+        "tasks": [task(one, show_secrets=show_secrets) for one in message.tasks],
         "behind_records": message.behind_records if message.HasField("behind_records") else None,
         "uncommitted_records": message.uncommitted_records if message.HasField("uncommitted_records") else None,
-        "config": properties(message.config),
+        "config": config(message.config, show_secrets=show_secrets),
     }
 
 

@@ -1,8 +1,10 @@
-"""`herd create` and `herd patch`: a connector that must be new, and changed keys of one that must exist."""
+"""`herd create` and `herd patch`: connectors that must be new, and changed keys of one that must exist."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, cast
 
 import typer
@@ -11,12 +13,26 @@ from rich.markup import escape
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_messages
-from herdmesh.cli import views
+from herdmesh.cli import bounded, views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.commands.apply import read_document, read_documents, tell_warnings, to_properties, unusable
-from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, out, print_document
+from herdmesh.cli.commands.apply import (
+    FilesOption,
+    RecursiveOption,
+    names_after,
+    not_all,
+    print_warnings,
+    tell_warnings,
+    tell_warnings_of_refused,
+    without_invalid,
+)
+from herdmesh.cli.commands.get import fetch_connectors
+from herdmesh.cli.connector_files import GivenConnector, read_all, read_json, to_properties, unusable
+from herdmesh.cli.errors import EXIT_USAGE, CommandError, from_reason
+from herdmesh.cli.hidden_secrets import refuse_hidden
+from herdmesh.cli.output import Format, out
+from herdmesh.cli.results import end_with
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
+from herdmesh.cli.waiting import Floors, TimeoutOption, WaitOption, wait_of
 from herdmesh.rpc.request_ids import new_request_id
 
 #: Connect's REST API calls RUNNING what its config topic calls STARTED; both are accepted.
@@ -24,9 +40,7 @@ _STATES = {"RUNNING": "STARTED", "STARTED": "STARTED", "PAUSED": "PAUSED", "STOP
 
 
 def create(
-    file: Annotated[
-        str, typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.')
-    ],
+    files: FilesOption,
     initial_state: Annotated[
         str,
         typer.Option("--initial-state", metavar="STATE", help="running, paused or stopped; default: as in the file."),
@@ -36,36 +50,73 @@ def create(
         typer.Option(
             "--offsets",
             metavar="FILE",
-            help='Offsets to begin at: {"offsets": [{"partition": {...}, "offset": {...}}]}.',
+            help='Offsets of one connector to begin at: {"offsets": [{"partition": {...}, "offset": {...}}]}.',
         ),
     ] = "",
+    recursive: RecursiveOption = False,
+    wait: WaitOption = None,
+    timeout: TimeoutOption = "",
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Create one connector, if none has its name; its state and its offsets are in force from the beginning."""
+    """Create connectors whose names are free; their states and offsets are in force from the beginning."""
 
     async def work(client: HerderClient) -> None:
-        (document, *more) = read_documents(file)
-        if more:
-            raise unusable(file, f"{1 + len(more)} connectors; `herd create` takes one, `herd apply` takes all")
-        request = messages.CreateConnectorRequest(
-            request_id=new_request_id(),
-            name=document.name,
-            config=to_properties(document.config),
-            initial_state=_state(initial_state or document.initial_state),
-            initial_offsets=read_offsets(offsets) if offsets else [],
-        )
-        reply = await client.call(lambda stub: stub.CreateConnector, request)
-        tell_warnings(document.name, reply.warnings)
-        if output.is_document:
-            print_document(
-                output,
-                {"result": "created", **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)},
+        waiting = wait_of(wait, timeout)
+        given, bad = read_all(files, recursive=recursive, with_state=True)
+        states = {one.name: _state(initial_state or one.initial_state) for one in given}
+        if offsets and len(given) != 1:
+            raise unusable(offsets, f"offsets are for one connector, and the files have {len(given)}")
+        begin_at = read_offsets(offsets) if offsets else []
+        if len(given) > 1:  # a single connector is checked by its own create
+            given = await without_invalid(client, given, bad)
+            bad += await _existing(client, given)
+        if bad:
+            raise not_all(bad, "nothing was created")
+
+        async def begin(one: GivenConnector) -> views.Json:
+            request = messages.CreateConnectorRequest(
+                request_id=new_request_id(),
+                name=one.name,
+                config=to_properties(one.config),
+                initial_state=states[one.name],
+                initial_offsets=begin_at,
             )
-        else:
-            out.print(f"connector [bold]{escape(document.name)}[/] created")
+            return await _create(client, one, request)
+
+        def show(result: views.Json) -> None:
+            print_warnings(result["name"], result["warnings"])
+            if not output.is_document:
+                out.print(f"connector [bold]{escape(result['name'])}[/] created")
+
+        outcomes = await bounded.run_all(given, begin, show=show, stop_at_error=True)
+        results = [outcome.result for outcome in outcomes if outcome.result is not None]
+        failed = [outcome.error for outcome in outcomes if outcome.error is not None]
+        if failed:
+            end_with(output, results, names_after(failed[0], results, "created"))
+        late = await waiting.until(client, {str(one["name"]): Floors() for one in results})
+        end_with(output, results, not_all([*late.items()], f"{len(results)} created") if late else None)
 
     with_herder(output, herder, work)
+
+
+async def _create(client: HerderClient, one: GivenConnector, request: messages.CreateConnectorRequest) -> views.Json:
+    try:
+        reply = await client.call(lambda stub: stub.CreateConnector, request)
+    except CommandError as error:
+        await tell_warnings_of_refused(client, one, error)
+        raise replace(error, message=f"connector {one.name}: {error.message}") from None
+    return {"result": "created", **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)}
+
+
+async def _existing(client: HerderClient, given: Sequence[GivenConnector]) -> list[tuple[str, CommandError]]:
+    """The error of each connector that exists already."""
+    known = {one["name"] for one in await fetch_connectors(client, full=False)}
+    return [
+        (one.source, from_reason("CONNECTOR_EXISTS", f"connector {one.stored_name} exists"))
+        for one in given
+        if one.stored_name in known
+    ]
 
 
 def patch(
@@ -76,26 +127,31 @@ def patch(
     file: Annotated[
         str, typer.Option("-f", "--file", metavar="FILE|-", help="A JSON object of keys; null removes one.")
     ] = "",
+    wait: WaitOption = None,
+    timeout: TimeoutOption = "",
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Change some keys of a connector's config and keep the others."""
 
     async def work(client: HerderClient) -> None:
+        waiting = wait_of(wait, timeout)
         wanted: dict[str, Any] = _object(file) if file else {}
         wanted |= dict(_change(text) for text in changes or ())
         if not wanted:
             raise CommandError("USAGE", "nothing to change: give KEY=VALUE, KEY- or --file", exit_code=EXIT_USAGE)
+        refuse_hidden(wanted)
         request = messages.PatchConnectorRequest(request_id=new_request_id(), name=name, patch=to_properties(wanted))
+        await waiting.remember(client, [name])
         reply = await client.call(lambda stub: stub.PatchConnector, request)
         tell_warnings(name, reply.warnings)
-        if output.is_document:
-            print_document(
-                output,
-                {"result": "patched", **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)},
-            )
-        else:
-            out.print(f"connector [bold]{escape(name)}[/] patched")
+        result = "unchanged" if reply.unchanged else "patched"
+        if not output.is_document:
+            out.print(f"connector [bold]{escape(name)}[/] {result}")
+        found = views.connector(reply.connector)
+        late = await waiting.until(client, {name: Floors() if reply.unchanged else waiting.floors_of(name)})
+        results = [{"result": result, **found, "warnings": views.warnings(reply.warnings)}]
+        end_with(output, results, late.get(name))
 
     with_herder(output, herder, work)
 
@@ -129,7 +185,7 @@ def read_offsets(source: str) -> list[offset_messages.OffsetEntry]:
 
 
 def _object(source: str) -> dict[str, Any]:
-    document = read_document(source)
+    document = read_json(source)
     if not isinstance(document, dict):
         raise unusable(source, "expected a JSON object")
     return cast("dict[str, Any]", document)

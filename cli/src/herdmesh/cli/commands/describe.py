@@ -15,9 +15,10 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import completion, views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.commands.apply import to_properties
 from herdmesh.cli.commands.get import fetch_connector, fetch_tasks, fetch_worker
+from herdmesh.cli.connector_files import to_properties
 from herdmesh.cli.errors import CommandError
+from herdmesh.cli.hidden_secrets import ShowSecretsOption, hide_in_connectors
 from herdmesh.cli.output import (
     TASK_COLUMNS,
     Format,
@@ -41,14 +42,21 @@ describe_app = typer.Typer(no_args_is_help=True, help="Show one object in full."
 
 
 @describe_app.command("connector")
-def describe_connector(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
+def describe_connector(
+    name: NameArgument,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+    show_secrets: ShowSecretsOption = False,
+) -> None:
     """Show a connector: worker, generation, restarts, last error with its trace, lag, next step, config, and settings
     that do not have their effect.
     """
 
     async def work(client: HerderClient) -> None:
-        found = await fetch_connector(client, name)
+        found = await fetch_connector(client, name, show_secrets=True)
         found["warnings"] = await _warnings(client, found["config"])
+        if not show_secrets:
+            await hide_in_connectors(client, [found])
         if output.is_document:
             print_document(output, found)
         else:

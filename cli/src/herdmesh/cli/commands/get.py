@@ -14,6 +14,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import completion, following, listing, views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import CommandError, from_reason
+from herdmesh.cli.hidden_secrets import ShowSecretsOption, hide_in_connectors
 from herdmesh.cli.output import Format, err, out, paged, print_document, table
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 
@@ -51,6 +52,7 @@ def connectors(
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Maximum number to list; 0 = all.")] = 0,
     skip: Annotated[int, typer.Option("--skip", min=0, help="Number of connectors to skip, for the next page.")] = 0,
     watch: WatchOption = False,
+    show_secrets: ShowSecretsOption = False,
 ) -> None:
     """List connectors with their states and lag. Long lists go through the pager of the terminal.
 
@@ -63,7 +65,10 @@ def connectors(
         by = listing.chosen_key(sort)
         chosen = listing.chosen_columns(columns) if columns else list(listing.COLUMNS) if output.is_wide else []
         full = output.is_document or watch or any(listing.COLUMNS[one].full for one in (*chosen, by))
-        found = [await fetch_connector(client, name)] if name else await fetch_connectors(client, full=full)
+        if name:
+            found = [await fetch_connector(client, name, show_secrets=show_secrets)]
+        else:
+            found = await fetch_connectors(client, full=full, show_secrets=show_secrets)
         if not chosen:
             few = len(found) <= listing.WIDE_MAX
             chosen = list(listing.DEFAULT_COLUMNS if few or full else listing.NARROW_COLUMNS)
@@ -72,6 +77,8 @@ def connectors(
         kept = listing.ordered(filter(wanted.keeps, found), by, reverse=reverse)
         shown = kept[skip : skip + limit] if limit else kept[skip:]
         made = table(None, chosen, listing.rows(shown, chosen), every_column=bool(columns))
+        if output.is_document and not (watch or show_secrets):
+            await hide_in_connectors(client, shown)
         if watch:
             first = {one["name"]: one for one in shown}
             names = [name] if name else []
@@ -259,7 +266,7 @@ def loggers(
     with_herder(output, herder, work)
 
 
-async def fetch_connector(client: HerderClient, name: str) -> views.Json:
+async def fetch_connector(client: HerderClient, name: str, *, show_secrets: bool = False) -> views.Json:
     """One connector. The error "not found" lists the existing ones."""
     try:
         reply = await client.call(lambda stub: stub.GetConnector, messages.GetConnectorRequest(name=name))
@@ -268,7 +275,7 @@ async def fetch_connector(client: HerderClient, name: str) -> views.Json:
             existing = _some([one["name"] for one in await fetch_connectors(client, full=False)], name)
             raise from_reason(error.reason, f"no connector {name}; there are: {existing}") from None
         raise
-    return views.connector(reply.connector)
+    return views.connector(reply.connector, show_secrets=show_secrets)
 
 
 def _some(names: list[str], like: str) -> str:
@@ -292,7 +299,7 @@ async def fetch_tasks(client: HerderClient, named: str) -> list[views.Json]:
     return one
 
 
-async def fetch_connectors(client: HerderClient, *, full: bool = True) -> list[views.Json]:
+async def fetch_connectors(client: HerderClient, *, full: bool = True, show_secrets: bool = False) -> list[views.Json]:
     """All connectors, over all pages; not `full` = without configs, traces and progress."""
     view = messages.CONNECTOR_VIEW_FULL if full else messages.CONNECTOR_VIEW_STATUS
     found: list[views.Json] = []
@@ -302,7 +309,7 @@ async def fetch_connectors(client: HerderClient, *, full: bool = True) -> list[v
             lambda stub: stub.ListConnectors,
             messages.ListConnectorsRequest(page_token=token, view=view),
         )
-        found += [views.connector(one) for one in reply.connectors]
+        found += [views.connector(one, show_secrets=show_secrets) for one in reply.connectors]
         token = reply.next_page_token
         if not token:
             return found

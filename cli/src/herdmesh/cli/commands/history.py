@@ -22,7 +22,9 @@ from herdmesh.cli.commands.apply import tell_warnings
 from herdmesh.cli.commands.doctor import ConfigStoresOption
 from herdmesh.cli.errors import EXIT_UNAVAILABLE, EXIT_USAGE, CommandError, from_reason
 from herdmesh.cli.output import Format, out, print_document, table
+from herdmesh.cli.results import end_with
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, run, with_herder
+from herdmesh.cli.waiting import Floors, TimeoutOption, WaitOption, wait_of
 from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError, Unreachable
@@ -82,12 +84,15 @@ def restore(
         typer.Option("--secret", metavar="KEY=VALUE", help="A value that history does not keep; repeatable."),
     ] = None,
     config_store: ConfigStoresOption = None,
+    wait: WaitOption = None,
+    timeout: TimeoutOption = "",
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Set a connector's config back to an earlier one, also of a deleted connector. It is validated as any update."""
 
     async def work(client: HerderClient) -> None:
+        waiting = wait_of(wait, timeout)
         given = dict(_pair(text) for text in secret or ())
         entry = await _entry(name, revision, config_store)
         current = await _current(client, name)
@@ -106,22 +111,21 @@ def restore(
         )
         if current is not None:
             request.expected_revision.CopyFrom(current.config_revision)
+        await waiting.remember(client, [name])
         reply = await client.call(lambda stub: stub.UpdateConnector, request)
         tell_warnings(name, reply.warnings)
-        if output.is_document:
-            shown = views.connector(reply.connector)
-            print_document(
-                output,
-                {
-                    "result": "restored",
-                    "secrets_from_current": taken,
-                    **shown,
-                    "warnings": views.warnings(reply.warnings),
-                },
-            )
-            return
-        kept = f"; with their current values: {escape(', '.join(taken))}" if taken else ""
-        out.print(f"connector [bold]{escape(name)}[/] has its config of revision {escape(revision)} again{kept}")
+        if not output.is_document:
+            kept = f"; with their current values: {escape(', '.join(taken))}" if taken else ""
+            out.print(f"connector [bold]{escape(name)}[/] has its config of revision {escape(revision)} again{kept}")
+        document = {
+            "result": "unchanged" if reply.unchanged else "restored",
+            "secrets_from_current": taken,
+            **views.connector(reply.connector),
+            "warnings": views.warnings(reply.warnings),
+        }
+        restarts = current is not None and not reply.unchanged
+        late = await waiting.until(client, {name: waiting.floors_of(name) if restarts else Floors()})
+        end_with(output, [document], late.get(name))
 
     with_herder(output, herder, work)
 

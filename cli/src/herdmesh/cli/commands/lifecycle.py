@@ -1,8 +1,14 @@
-"""`herd pause|resume|stop|restart|delete`: the life cycle of a connector."""
+"""`herd pause|resume|stop|restart|delete`: the life cycle of connectors, of one or of many.
+
+Owns the five commands. Several connectors are changed in bounded parallel work; an error of one does not keep the
+others from their change, and the command then ends with that error. Does not own the selection (`selection.py`), nor
+the wait (`waiting.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,59 +16,113 @@ from rich.markup import escape
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as config_messages
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as messages
-from herdmesh.cli import views
+from herdmesh.cli import bounded, views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, out, print_document
-from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
+from herdmesh.cli.confirming import confirm
+from herdmesh.cli.errors import CommandError
+from herdmesh.cli.output import Format, err, out
+from herdmesh.cli.results import end_with
+from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
+from herdmesh.cli.selection import (
+    AllOption,
+    ConnectorSelection,
+    FilesOption,
+    MatchOption,
+    NamesArgument,
+    StateOption,
+)
+from herdmesh.cli.waiting import Floors, StateWait, TimeoutOption, WaitOption, WaitState, wait_of
 from herdmesh.rpc.request_ids import new_request_id
 
 if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
 
-
-def pause(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Keep a connector's tasks on their workers and move no records."""
-    request = messages.PauseConnectorRequest(request_id=new_request_id(), name=name)
-    _change(lambda stub: stub.PauseConnector, request, "paused", name, herder, output)
+_NAMED_MAX = 10
+"""Connectors that a question or an error names."""
 
 
-def resume(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Let a paused or stopped connector run again."""
-    request = messages.ResumeConnectorRequest(request_id=new_request_id(), name=name)
-    _change(lambda stub: stub.ResumeConnector, request, "resumed", name, herder, output)
+def pause(
+    names: NamesArgument = None,
+    match: MatchOption = "",
+    state: StateOption = None,
+    everything: AllOption = False,
+    files: FilesOption = None,
+    wait: WaitOption = None,
+    timeout: TimeoutOption = "",
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Keep the tasks of connectors on their workers and move no records."""
+    selection = ConnectorSelection(names or (), match, state or (), everything, files or ())
+    change = _target_change("paused", lambda stub: stub.PauseConnector, messages.PauseConnectorRequest)
+    _change_all(selection, change, wait, timeout, herder, output)
 
 
-def stop(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Stop a connector's tasks and keep its config and offsets."""
-    request = messages.StopConnectorRequest(request_id=new_request_id(), name=name)
-    _change(lambda stub: stub.StopConnector, request, "stopped", name, herder, output)
+def resume(
+    names: NamesArgument = None,
+    match: MatchOption = "",
+    state: StateOption = None,
+    everything: AllOption = False,
+    files: FilesOption = None,
+    wait: WaitOption = None,
+    timeout: TimeoutOption = "",
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Let paused or stopped connectors run again."""
+    selection = ConnectorSelection(names or (), match, state or (), everything, files or ())
+    change = _target_change("resumed", lambda stub: stub.ResumeConnector, messages.ResumeConnectorRequest)
+    _change_all(selection, change, wait, timeout, herder, output)
+
+
+def stop(
+    names: NamesArgument = None,
+    match: MatchOption = "",
+    state: StateOption = None,
+    everything: AllOption = False,
+    files: FilesOption = None,
+    wait: WaitOption = None,
+    timeout: TimeoutOption = "",
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Stop the tasks of connectors and keep their configs and offsets."""
+    selection = ConnectorSelection(names or (), match, state or (), everything, files or ())
+    change = _target_change("stopped", lambda stub: stub.StopConnector, messages.StopConnectorRequest)
+    _change_all(selection, change, wait, timeout, herder, output)
 
 
 def restart(
-    name: NameArgument,
-    herder: HerderOption = None,
-    output: OutputOption = Format.TABLE,
-    task: Annotated[int | None, typer.Option("--task", metavar="N", help="Only this task.")] = None,
+    names: NamesArgument = None,
+    match: MatchOption = "",
+    state: StateOption = None,
+    everything: AllOption = False,
+    files: FilesOption = None,
+    task: Annotated[int | None, typer.Option("--task", metavar="N", help="Only this task of one connector.")] = None,
     include_tasks: Annotated[bool, typer.Option("--include-tasks", help="The tasks too.")] = False,
     only_failed: Annotated[
         bool, typer.Option("--only-failed", help="Only connectors and tasks that are FAILED.")
     ] = False,
+    wait: WaitOption = None,
+    timeout: TimeoutOption = "",
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
 ) -> None:
-    """Restart a connector, its tasks, or one task."""
+    """Restart connectors, their tasks, or one task."""
+    selection = ConnectorSelection(names or (), match, state or (), everything, files or ())
     if task is not None and (include_tasks or only_failed):
         raise typer.BadParameter("--task cannot be combined with these options: it restarts that task in any state")
+    if task is not None and not selection.is_one_name:
+        raise typer.BadParameter("--task is for one connector: name it")
 
-    async def work(client: HerderClient) -> None:
+    async def restart_one(client: HerderClient, name: str, waiting: StateWait) -> tuple[views.Json, str, Floors]:
+        before = waiting.floors_of(name)
         if task is not None:
             one = messages.RestartTaskRequest(request_id=new_request_id(), name=name, task=task)
             await client.call(lambda stub: stub.RestartTask, one)
-            _say(
-                output,
-                {"result": "restarted", "name": name, "task": task},
-                f"task [bold]{escape(name)}-{task}[/] restarted",
-            )
-            return
+            document: views.Json = {"result": "restarted", "name": name, "task": task}
+            floors = Floors(tasks=before.tasks, only_tasks=frozenset({task}))
+            return document, f"task [bold]{escape(name)}-{task}[/] restarted", floors
         request = messages.RestartConnectorRequest(
             request_id=new_request_id(), name=name, include_tasks=include_tasks, only_failed=only_failed
         )
@@ -76,64 +136,122 @@ def restart(
             }
             for item in reply.items
         ]
-        restarted = [item for item in items if item["restarted"]]
-        told = ", ".join("connector" if item["task"] is None else f"task {item['task']}" for item in restarted)
-        _say(
-            output,
-            {"result": "restarted", "name": name, "items": items},
-            f"[bold]{escape(name)}[/]: {told or 'nothing'} restarted",
-        )
+        restarted = [item["task"] for item in items if item["restarted"]]
+        named = ", ".join("connector" if number is None else f"task {number}" for number in restarted)
+        tasks = frozenset(number for number in restarted if number is not None)
+        floors = Floors(before.connector if None in restarted else -1, before.tasks, tasks)
+        document = {"result": "restarted", "name": name, "items": items}
+        return document, f"[bold]{escape(name)}[/]: {named or 'nothing'} restarted", floors
 
-    with_herder(output, herder, work)
+    change = _Change("restarted", restart_one, WaitState.READY, remembers=True)
+    _change_all(selection, change, wait, timeout, herder, output)
 
 
 def delete(
-    name: NameArgument,
-    herder: HerderOption = None,
-    output: OutputOption = Format.TABLE,
+    names: NamesArgument = None,
+    match: MatchOption = "",
+    state: StateOption = None,
+    everything: AllOption = False,
+    files: FilesOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Succeed even if it does not exist.")] = False,
+    wait: WaitOption = None,
+    timeout: TimeoutOption = "",
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
 ) -> None:
-    """Delete a connector. Its offsets stay: a new connector of the same name continues from them."""
+    """Delete connectors. Their offsets stay: a new connector of the same name continues from them."""
+    selection = ConnectorSelection(names or (), match, state or (), everything, files or ())
 
-    async def work(client: HerderClient) -> None:
+    async def delete_one(client: HerderClient, name: str, _: StateWait) -> tuple[views.Json, str, Floors]:
         request = config_messages.DeleteConnectorRequest(request_id=new_request_id(), name=name)
         try:
             await client.call(lambda stub: stub.DeleteConnector, request)
         except CommandError as error:
             if not (allow_missing and error.reason == "CONNECTOR_NOT_FOUND"):
                 raise
-            _say(output, {"result": "missing", "name": name}, f"connector [bold]{escape(name)}[/] does not exist")
-            return
-        _say(
-            output, {"result": "deleted", "name": name}, f"connector [bold]{escape(name)}[/] deleted; its offsets stay"
-        )
+            text = f"connector [bold]{escape(name)}[/] does not exist"
+            return {"result": "missing", "name": name}, text, Floors()
+        text = f"connector [bold]{escape(name)}[/] deleted; its offsets stay"
+        return {"result": "deleted", "name": name}, text, Floors()
 
-    if not yes:
-        if not typer.get_text_stream("stdin").isatty():
-            typer.echo("delete asks for confirmation: give --yes where nobody can answer", err=True)
-            raise typer.Exit(EXIT_USAGE)
-        typer.confirm(f"Delete connector {name}?", abort=True)
-    with_herder(output, herder, work)
+    change = _Change("deleted", delete_one, WaitState.DELETED, asks=not yes, allows_missing=allow_missing)
+    _change_all(selection, change, wait, timeout, herder, output)
 
 
-def _change(
-    pick: Callable[[ConnectorServiceAsyncStub], Callable[..., Any]],
-    request: Any,
-    verb: str,
-    name: str,
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change of one connector: its document, its line for people, and the generations that it raises."""
+
+    verb: str
+    make: Callable[[HerderClient, str, StateWait], Awaitable[tuple[views.Json, str, Floors]]]
+    ready: WaitState
+    """The state that `--wait` alone waits for."""
+    remembers: bool = False
+    """The change raises generations: a wait compares them with those of before."""
+    asks: bool = False
+    allows_missing: bool = False
+
+
+def _target_change(
+    verb: str, pick: Callable[[ConnectorServiceAsyncStub], Callable[..., Any]], request: Callable[..., Any]
+) -> _Change:
+    async def make(client: HerderClient, name: str, _: StateWait) -> tuple[views.Json, str, Floors]:
+        reply = await client.call(pick, request(request_id=new_request_id(), name=name))
+        document = {"result": verb, **views.connector(reply.connector)}
+        return document, f"connector [bold]{escape(name)}[/] {verb}", Floors()
+
+    return _Change(verb, make, WaitState.READY)
+
+
+def _change_all(
+    selection: ConnectorSelection,
+    change: _Change,
+    wait: WaitState | None,
+    timeout: str,
     herder: str | None,
     output: Format,
 ) -> None:
+    state = change.ready if wait is WaitState.READY else wait
+
     async def work(client: HerderClient) -> None:
-        reply = await client.call(pick, request)
-        _say(output, {"result": verb, **views.connector(reply.connector)}, f"connector [bold]{escape(name)}[/] {verb}")
+        waiting = wait_of(state, timeout)
+        names = await selection.resolve(client, allow_missing=change.allows_missing, check_one=change.asks)
+        if not names and not output.is_document:
+            err.print("no connector is selected; nothing was changed")
+        if change.asks and names:
+            confirm("delete", f"Delete {_named(names)}?")
+        if change.remembers:
+            await waiting.remember(client, names)
+
+        outcomes = await bounded.run_all(
+            names,
+            lambda name: change.make(client, name, waiting),
+            show=lambda made: out.print(made[1]) if not output.is_document else None,
+        )
+        made = {outcome.item: outcome.result for outcome in outcomes if outcome.result is not None}
+        errors = [(outcome.item, outcome.error) for outcome in outcomes if outcome.error is not None]
+        errors += (await waiting.until(client, {name: floors for name, (_, _, floors) in made.items()})).items()
+        results = [document for document, _, _ in made.values()]
+        end_with(output, results, _one_error(errors, change.verb, len(names)), as_list=not selection.is_one_name)
 
     with_herder(output, herder, work)
 
 
-def _say(output: Format, document: views.Json, text: str) -> None:
-    if output.is_document:
-        print_document(output, document)
-    else:
-        out.print(text)
+def _named(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"connector {names[0]}"
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return f"{len(names)} connectors ({', '.join(names[:_NAMED_MAX])}{more})"
+
+
+def _one_error(errors: list[tuple[str, CommandError]], verb: str, count: int) -> CommandError | None:
+    """The error of a command with several connectors; None when all went well."""
+    if not errors:
+        return None
+    first = errors[0][1]
+    if count == 1:
+        return first
+    fields = tuple((name, error.message) for name, error in errors)
+    text = f"{len(errors)} of {count} connectors were not {verb} as wanted; the others were"
+    return CommandError(first.reason, text, first.next_step, first.exit_code, fields)

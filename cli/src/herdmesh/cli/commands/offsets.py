@@ -18,7 +18,8 @@ from herdmesh.api.herder.v1 import offset_messages_pb2 as messages
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.create import read_offsets
 from herdmesh.cli.commands.dlq import moment
-from herdmesh.cli.errors import EXIT_USAGE, CommandError
+from herdmesh.cli.confirming import confirm
+from herdmesh.cli.errors import CommandError
 from herdmesh.cli.output import Format, err, out, print_document, table
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
@@ -175,14 +176,10 @@ class _Doing:
         return "as they would be" if self.dry_run else "as they are now"
 
     def confirm(self, name: str) -> None:
-        """Ask the user, unless no question is needed. Exits when the answer is no, or nobody can answer."""
-        if not self._asks:
-            return
-        if not typer.get_text_stream("stdin").isatty():
-            typer.echo(f"{self.verb} asks for confirmation: give --yes where nobody can answer", err=True)
-            raise typer.Exit(EXIT_USAGE)
-        question = {"set": "Change", "reset": "Remove all", "rewind": "Rewind all"}[self.verb]
-        typer.confirm(f"{question} offsets of connector {name}?", abort=True)
+        """Ask the user, unless no question is needed. Raises as `confirming.confirm`."""
+        if self._asks:
+            question = {"set": "Change", "reset": "Remove all", "rewind": "Rewind all"}[self.verb]
+            confirm(self.verb, f"{question} offsets of connector {name}?")
 
 
 def _change(
@@ -192,8 +189,10 @@ def _change(
     doing: _Doing,
 ) -> None:
     async def work(client: HerderClient) -> None:
+        wanted = request()  # checks the arguments, so that nobody is asked in vain
+        doing.confirm(name)
         try:
-            reply = await client.call(pick, request(), doing.timeout_s)
+            reply = await client.call(pick, wanted, doing.timeout_s)
         except CommandError as error:
             if error.reason == "CONNECTOR_NOT_STOPPED":
                 error.next_step = f"`herd stop {name}` stops it; `herd resume {name}` lets it run again afterwards."
@@ -216,7 +215,6 @@ def _change(
             out.print(f"[dim]{doing.caption}:[/]")
             out.print(table(None, *_table_of(found)))
 
-    doing.confirm(name)
     with_herder(doing.output, doing.herder, work)
 
 

@@ -7,21 +7,29 @@ from typing import Any
 from rich.markup import escape
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import views
+from herdmesh.cli import bounded, views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.commands.apply import FilesOption, read_connectors, refuse_invalid, tell_warnings, to_properties
+from herdmesh.cli.commands.apply import FilesOption, RecursiveOption, not_all, refuse_invalid, tell_warnings
+from herdmesh.cli.connector_files import read_all, to_properties
 from herdmesh.cli.output import Format, colored, out, print_document, table
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 
 
-def plan(files: FilesOption, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
+def plan(
+    files: FilesOption,
+    recursive: RecursiveOption = False,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
     """Show what `herd apply` of these files would start, stop, restart and keep, and the effect on offsets."""
 
     async def work(client: HerderClient) -> None:
-        plans: list[views.Json] = []
-        for source in files:
-            for name, config in read_connectors(source):
-                plans.append(await _plan(client, name, config))
+        given, bad = read_all(files, recursive=recursive)
+        outcomes = await bounded.run_all(given, lambda one: _plan(client, one.name, one.config))
+        bad += [(outcome.item.source, outcome.error) for outcome in outcomes if outcome.error is not None]
+        if bad:
+            raise not_all(bad, "nothing was changed")
+        plans = [outcome.result for outcome in outcomes if outcome.result is not None]
         if output.is_document:
             print_document(output, plans if len(plans) != 1 else plans[0])
         else:
@@ -56,7 +64,7 @@ def _print_plan(found: views.Json) -> None:
     ]
     if rows:
         out.print(table(None, ("WHAT", "ACTION", "WHY"), rows))
-    else:
+    elif not found["notes"]:
         out.print("nothing would change")
     for note in found["notes"]:
         out.print(f"note: {escape(note)}", soft_wrap=True)

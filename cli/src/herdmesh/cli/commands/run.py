@@ -21,7 +21,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.board import Board
 from herdmesh.cli.client import PATIENCE_S, HerderClient
-from herdmesh.cli.commands.apply import to_properties
+from herdmesh.cli.connector_files import to_properties
 from herdmesh.cli.connector_lines import ConnectorLines
 from herdmesh.cli.contexts import SERVICES
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_UNAVAILABLE, EXIT_USAGE, CommandError

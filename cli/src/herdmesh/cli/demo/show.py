@@ -29,7 +29,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.board import Board
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.commands.apply import to_properties
+from herdmesh.cli.connector_files import to_properties
 from herdmesh.cli.demo import flights, folder
 from herdmesh.cli.output import Format, count, out, print_document, table
 from herdmesh.devstack.errors import DevstackError

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from herdmesh.connect.config.redaction import secrets_of_one_answer as secrets_of_one_answer
     from herdmesh.connect.config.redaction import url_passwords as url_passwords
     from herdmesh.connect.config.redaction import without_url_passwords as without_url_passwords
+    from herdmesh.connect.config.secret_values import is_secret as is_secret
     from herdmesh.connect.config.sizes import bytes_of as bytes_of
     from herdmesh.connect.config.sizes import text_of_bytes as text_of_bytes
     from herdmesh.connect.config.spelling import closest as closest
@@ -141,6 +142,7 @@ else:
                 "url_passwords",
                 "without_url_passwords",
             ),
+            "secret_values": ("is_secret",),
             "sizes": (
                 "bytes_of",
                 "text_of_bytes",

@@ -8,7 +8,7 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 import structlog
 
@@ -20,6 +20,7 @@ from herdmesh.connect.config import (
     ConfigKey,
     ConfigValue,
     FieldViolation,
+    closest,
     redacted,
     secrets_of_one_answer,
     text_of,
@@ -32,11 +33,14 @@ from herdmesh.connect.spi import Connector, PluginDescriptor, PluginKind, checke
 from herdmesh.connect.validation import (
     COMMON,
     HERDMESH,
+    SINK,
+    SOURCE,
     ValidatedField,
     Validation,
     WorkerFacts,
     fields_of_plugin,
     refusals,
+    unknown,
     unread_keys,
     validate_connector,
     workers_spelling,
@@ -46,6 +50,7 @@ from herdmesh.engine.runtime import Properties, TaskFailed, TaskKind, classify
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
+_OF_ALL_CONNECTORS = frozenset({*COMMON.keys, *SINK.keys, *SOURCE.keys, *HERDMESH.keys})
 _READ_BY_HERDER = ("name", "connector.class", "connector.plugin.version", "tasks.max", "tasks.max.enforce")
 _READ_BY_HERDER_PREFIX = "herdmesh.restart."
 
@@ -141,18 +146,27 @@ def _connectors_warnings(
     """Warnings about settings without effect, of the connector and of the framework."""
     connector = plugin.load()
     own = plugin.connector.config_def().keys
+    judges_all = type(connector).warnings is not Connector.warnings
     try:
         said = {one.field: one for one in checked_list("warnings", connector.warnings(config), FieldViolation)}
     except ConfigError:  # its `warnings` reads an incomplete config
         if is_valid:
             raise
-        said = {}
-    judges_all = type(connector).warnings is not Connector.warnings
+        said = {one.field: one for one in _misspelt(config, own)} if judges_all else {}
     for key in config:
         if key not in own and (key in said or not judges_all):
             said |= {one.field: one for one in workers_spelling(key, kind)}
     unread = unread_keys(config, kind, own, lambda name: plugins.class_named(plugins.full_name(name) or name))
     return list((said | {one.field: one for one in unread if one.field not in said}).values())
+
+
+def _misspelt(config: Properties, own: Collection[str]) -> Iterator[FieldViolation]:
+    """Warnings about keys that look like one of the connector's: told beside the errors that keep the connector from
+    judging its keys, so that nobody learns of them only once those are corrected.
+    """
+    for key in config:
+        if key not in own and key not in _OF_ALL_CONNECTORS and closest(key, own):
+            yield unknown(key, "the connector has no such setting", own)
 
 
 def _in_two_folders(config: Properties, plugins: PluginRegistry, worker: Properties) -> list[FieldViolation]:
