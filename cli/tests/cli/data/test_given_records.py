@@ -61,6 +61,12 @@ def test_keys_come_from_a_separator_a_field_or_an_option(tmp_path: Path) -> None
     assert [one.key for one in sent(tmp_path, made(tmp_path, b"1\n", key="all"))] == [b"all"]
 
 
+def test_a_time_that_the_client_would_replace_by_the_present_one_is_refused(tmp_path: Path) -> None:
+    given = made(tmp_path, b'{"value": "a", "timestamp": 0}\n{"value": "b", "timestamp": 1}\n')
+    assert [(one.value, one.timestamp_ms) for one in sent(tmp_path, given)] == [(b"b", 1)]
+    assert "timestamp 0" in given.refused[0][1]
+
+
 def test_a_tombstone_and_a_null_marker_have_no_value(tmp_path: Path) -> None:
     (batch,) = GivenRecords("orders", RecordOptions(key="42", tombstone=True), None).batches([])
     assert [(one.key, one.value) for one in batch] == [(b"42", None)]

@@ -45,8 +45,8 @@ class Example:
 
     @property
     def summary(self) -> str:
-        """The first paragraph, on one line."""
-        return " ".join(self.page.split("\n\n")[1].split())
+        """The first paragraph, on one line, as plain text."""
+        return " ".join(self.page.split("\n\n")[1].split()).replace("`", "")
 
     @property
     def needs(self) -> list[str]:
@@ -61,7 +61,7 @@ class Example:
         for at, block in enumerate(blocks):
             if block[1] == "sh":
                 after = blocks[at + 1] if at + 1 < len(blocks) and blocks[at + 1][1] == "text" else None
-                text = self.page[end : block.start()].strip()
+                text = self.page[end : block.start()].strip().removeprefix("## ")
                 yield ExampleStep(text, block[2], None if after is None else after[2], 0 <= clean_up < block.start())
             end = block.end()
 

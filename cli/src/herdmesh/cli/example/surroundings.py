@@ -43,6 +43,7 @@ def surroundings(example: Example, folder: Path, addresses: Mapping[str, str]) -
         **addresses,
         "PATH": os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "PSQLRC": os.devnull,
+        "PGOPTIONS": "-c client_min_messages=warning",
     }
     environment.pop("COLUMNS", None)
     with ExitStack() as running:

@@ -150,6 +150,8 @@ class GivenRecords:
             record.key = key if self.converters is None else _json_or_text(key)
         if options.key_field is not None and record.key is None and record.value is not None:
             record.key = self._field(record.value, options.key_field)
+        if record.timestamp_ms is not None and record.timestamp_ms <= 0:
+            raise BadLine(f"timestamp {record.timestamp_ms}: Kafka's client writes no time before 1, in ms since 1970")
         record.topic = self.topic  # also for records of another topic, as `herd consume -o json` prints them
 
     def _field(self, value: Any, name: str) -> Any:
