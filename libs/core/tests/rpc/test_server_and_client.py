@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
+import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from pydantic import Field, SecretStr, ValidationError
@@ -20,7 +21,7 @@ from pydantic import Field, SecretStr, ValidationError
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as read_grpc
 from herdmesh.devstack.ports import free_port
-from herdmesh.rpc import errors
+from herdmesh.rpc import errors, tracing
 from herdmesh.rpc.client import connect, retrying
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.rpc.settings import ServiceSettings
@@ -35,8 +36,10 @@ class _Named(read_grpc.StatusReadServiceServicer):
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.log_fields: list[dict[str, Any]] = []
 
     async def GetStatus(self, request: Any, context: Any) -> read_pb2.GetStatusResponse:
+        self.log_fields.append(structlog.contextvars.get_contextvars())
         response = read_pb2.GetStatusResponse()
         response.tasks.add(generation=self.number)
         return response
@@ -81,6 +84,21 @@ async def test_reflection_lists_the_served_services(server: tuple[Server, int]) 
         reply: Any = await call.read()
         await call.done_writing()
     assert {service.name for service in reply.list_services_response.service} >= {READ, "grpc.health.v1.Health"}
+
+
+async def test_log_lines_of_a_call_have_the_trace_id_of_its_caller() -> None:
+    servicer = _Named(0)  # pyright: ignore[reportAbstractUsage]
+    registration = ServiceRegistration(servicer, read_grpc.add_StatusReadServiceServicer_to_server, READ)
+    made = Server("127.0.0.1:0", [registration], metrics=False)
+    traceparent = tracing.new_traceparent()
+    try:
+        async with connect(f"127.0.0.1:{await made.start()}") as channel:
+            stub = read_grpc.StatusReadServiceStub(channel)
+            await stub.GetStatus(read_pb2.GetStatusRequest(), metadata=(("traceparent", traceparent),))
+            await stub.GetStatus(read_pb2.GetStatusRequest())
+    finally:
+        await made.stop(0)
+    assert servicer.log_fields == [{"trace_id": traceparent.split("-")[1]}, {}]
 
 
 async def test_a_port_in_use_is_an_os_error(server: tuple[Server, int]) -> None:

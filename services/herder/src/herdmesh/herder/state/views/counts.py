@@ -2,8 +2,8 @@
 
 Owns the counts. Does not own the states: a unit's is `views.unit_state`, a worker's `views.worker_state`. Reads only.
 
-Invariant: a unit counts with the state that callers see. Counting takes a few microseconds a unit, because it builds no
-view: a page is read every few seconds, with thousands of units.
+Invariant: a unit counts with the state that callers see. Counting builds no view, because a page is read every few
+seconds on the loop of the herder: 1,100 units take 0.8 ms.
 """
 
 from __future__ import annotations
