@@ -9,7 +9,10 @@ mark too. `make test-fast` runs the other tests.
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -23,6 +26,9 @@ from tests.support.topic_names import topic_names
 # The time of an example depends on the load of the machine, not on the property.
 settings.register_profile("herdmesh", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("herdmesh")
+
+# The contexts of the user who runs the tests name meshes that no test may touch. The folder is never created.
+os.environ["XDG_CONFIG_HOME"] = str(Path(tempfile.gettempdir()) / "herdmesh-tests-without-user-config")
 
 # These plugins decide which test runs in which of the three processes of `make test`, and in what order.
 pytest_plugins = ["tests.support.lanes", "tests.support.leftovers"]
