@@ -9,12 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._metadata import ClusterMetadata
 from grpc_health.v1 import health_pb2
 
 from herdmesh.api.common.v1 import store_pb2
@@ -22,8 +19,10 @@ from herdmesh.api.configstore.v1 import config_read_service_pb2, config_read_ser
 from herdmesh.api.herder.v1 import admin_messages_pb2, connector_service_pb2_grpc
 from herdmesh.api.statusstore.v1 import status_read_service_pb2, status_read_service_pb2_grpc
 from herdmesh.devstack.errors import AccessUnusable
-from herdmesh.kafka.logins import ready
 from herdmesh.rpc.enums import name_of
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin._metadata import ClusterMetadata
 
 _REQUEST_TIMEOUT_S = 2.0
 _SILENT = logging.getLogger("herdmesh.devstack.readiness")
@@ -59,6 +58,12 @@ def broker_count(bootstrap: str, access: Mapping[str, str], said: Callable[[str]
 
 
 def _metadata(bootstrap: str, access: Mapping[str, str] | None, said: Callable[[str], None]) -> ClusterMetadata | None:
+    # imported here: every command of `herd` imports this module, and few of them use Kafka's client
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    from herdmesh.kafka.logins import ready
+
     def on_error(error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # it follows the error that has the reason
             said(error.str())

@@ -104,7 +104,8 @@ def test_an_unusable_client_property_names_the_file_and_the_key(
     assert "security.protocl has no effect" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_herd_starts_without_the_modules_that_need_kafkas_client() -> None:
-    code = "import sys, herdmesh.cli.app; print([one for one in sys.modules if one.startswith('herdmesh.cli.kafka.')])"
+def test_herd_starts_without_kafkas_client_and_converters() -> None:
+    names = ("confluent_kafka", "herdmesh.cli.kafka.", "herdmesh.connect.converters.", "herdmesh.connect.chain.")
+    code = f"import sys, herdmesh.cli.app; print([one for one in sys.modules if one.startswith({names!r})])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "['herdmesh.cli.kafka.options']"
