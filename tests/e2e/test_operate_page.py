@@ -298,7 +298,7 @@ async def _stands_still(night: Night) -> None:
             one.suspend()
     try:
         await night.send(50)
-        await night.until_shown("stands still", SINK, _waits_with("no answer yet"))
+        await night.until_shown("stands still", SINK, _waits_with("no response yet"))
         await night.until_shown("stands still for changes", SOURCE, _waits_with("replication stream"))
         await night.compare("The server hangs", 4)
         if SOAKING or WRITES:

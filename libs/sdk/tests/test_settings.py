@@ -121,7 +121,7 @@ def test_invalid_declarations_are_rejected() -> None:
         (Undeclared, r"Undeclared\.url: declare it with setting"),
         (NoSuchType, r"NoSuchType\.urls: no key has the type"),
         (WrongType, r"WrongType\.url: an attribute of type .*str.* cannot be read from a key of type INT"),
-        (NoSuchDependent, r"NoSuchDependent\.url: dependents that are no attributes: port"),
+        (NoSuchDependent, r"NoSuchDependent\.url: dependents that are not attributes: port"),
     ]
     for declared, says in cases:
         with pytest.raises(TypeError, match=says):

@@ -42,7 +42,7 @@ class P(SinkConnector):
 IMPORTS = {
     "recursion": ("def f(): f()\nf()", "maximum recursion depth exceeded"),
     "stack": ("import sys\nsys.setrecursionlimit(60)\nraise ValueError('deep')", "ValueError"),
-    "mute": ("class E(Exception):\n    def __str__(self): raise SystemExit(1)\nraise E", "its text cannot be made"),
+    "mute": ("class E(Exception):\n    def __str__(self): raise SystemExit(1)\nraise E", "text cannot be formatted"),
     "aborts": ("import os\nos.abort()", "killed by SIGABRT"),
     "lines": ("import os\nos.closerange(3, 256)\nraise ValueError", "importing it ended its process ("),
     "odd": ("import locale, os, signal, sys, threading, time\nfor fd in (0, 1, 2): os.close(fd)\nos.chdir('/')\n"
@@ -91,7 +91,7 @@ def test_a_plugin_whose_import_fails_is_refused_and_affects_no_other(
     assert found.registry.versions("org.example.sourceless") == ["1"]
     assert "ends.pth" in refused["ends"][0] or "SystemExit: 5" in refused["ends"][0]
     assert len(refused["named"]) == len(named)
-    assert "is no module:Class" in refused["named"][0]
+    assert "is not of the form module:Class" in refused["named"][0]
     assert found.registry.versions("Mine") == ["1"]
     assert found.registry.class_named("JsonConverter") is not None
     assert refused["taken"] == ["a transformation, predicate or converter has this name"]
@@ -117,7 +117,7 @@ def test_bad_links_and_locked_folders_affect_no_other_folder(tmp_path: Path, mon
     assert [one.imports.folder for one in found] == [str(good.folder)]
     why = {one.folder: one.why for one in refused}
     assert "Permission denied" in why[str(locked)]
-    assert "entry_points.txt of boom 1 has a line that is no name = module:Class" in why[str(bad.folder)]
+    assert "entry_points.txt of boom 1 has a line that is not name = module:Class" in why[str(bad.folder)]
 
 
 class Good(SinkConnector):
@@ -191,9 +191,9 @@ ANSWERS: list[tuple[type[Any], dict[str, Any], str, tuple[Any, ...], str]] = [
     (Good, {"config_def": classmethod(raises(SystemExit(3)))}, "describe", ("1",), "SystemExit: 3"),
     (Good, {"config_def": classmethod(returns(key(default=object())))}, "describe", ("1",), "the key port of"),
     (Good, {"config_def": classmethod(returns(key(type="INT")))}, "describe", ("1",), "the key port of"),
-    (Good, {"version": 3}, "describe", ("1",), 'version is 3 (int): write a text, as "1.0"'),
+    (Good, {"version": 3}, "describe", ("1",), 'version is 3 (int): write a string, as "1.0"'),
     (Good, {"version": returns("1.0")}, "describe", ("1",), "version is <function"),
-    (Good, {"aliases": "Good"}, "describe", ("1",), "aliases is 'Good' (str): write a tuple of texts"),
+    (Good, {"aliases": "Good"}, "describe", ("1",), "aliases is 'Good' (str): write a tuple of strings"),
     (Good, {"aliases": (1,)}, "describe", ("1",), "aliases has 1 (int)"),
     (Good, {"class_name": None}, "describe", ("1",), "class_name is None (NoneType)"),
     (Good, {"class_name": "a\ud83d"}, "describe", ("1",), "class_name is 'a\\ud83d' (str)"),
@@ -214,7 +214,7 @@ ANSWERS: list[tuple[type[Any], dict[str, Any], str, tuple[Any, ...], str]] = [
      "warnings returned a FieldViolation whose message is 5 (int)"),
     (Good, {"task_configs": raises(ConfigError("x" * 10_000_000, field=cast("Any", 7), fix=cast("Any", ["a"])))},
      "task_configs", (1,), "characters left out"),
-    (Good, {"task_configs": raises(Unmade())}, "task_configs", (1,), "its text cannot be made: ZeroDivisionError"),
+    (Good, {"task_configs": raises(Unmade())}, "task_configs", (1,), "its text cannot be formatted: ZeroDivisionError"),
     (Good, {"alter_offsets": returns(None)}, "alter_offsets", ({}, []), "alter_offsets returned None (NoneType)"),
     (GoodSource, {"alter_offsets": returns("yes")}, "alter_offsets", ({}, []), "alter_offsets returned 'yes' (str)"),
     (GoodSource, {"offsets_at": returns(5)}, "offsets_at", ({}, 0, []), "offsets_at returned 5 (int)"),

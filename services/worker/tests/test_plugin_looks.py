@@ -179,5 +179,5 @@ def test_a_broken_installed_package_does_not_prevent_a_worker_from_starting(
     told = {one.plugin: one for one in Plugins(found).refused()}
     assert told.keys() == {"of_exit:P", "of_wrong:P", "of_right:Nowhere", "of_exit:E"}
     assert "SystemExit: 7" in told["of_exit:P"].why
-    assert "aliases is 'Wrong' (str): write a tuple of texts" in told["of_wrong:P"].why
+    assert "aliases is 'Wrong' (str): write a tuple of strings" in told["of_wrong:P"].why
     assert {one.folder for one in told.values()} == {"beside, installed beside Herdmesh"}

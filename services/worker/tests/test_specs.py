@@ -114,7 +114,7 @@ def test_at_most_half_of_the_slots_and_four_may_be_warm() -> None:
     ("properties", "says"),
     [
         ("producer.linger.ms=soon,consumer.sasl.password=hush-hush", "producer.linger.ms: Not a number of type LONG"),
-        ("consumer.sasl.password=hush-hush,=x", "this is not name=value,name=value"),
+        ("consumer.sasl.password=hush-hush,=x", "it is not of the form name=value,name=value"),
     ],
 )
 def test_the_error_of_a_worker_that_cannot_start_has_no_passwords(properties: str, says: str) -> None:

@@ -67,7 +67,7 @@ def test_connects_errors_are_unchanged_and_ours_are_added_at_other_keys() -> Non
         "tasks.max": ["Invalid value 0 for configuration tasks.max: Value must be at least 1"],
         "producer.override.bootstrap.servers": [
             "Invalid value e:1 for configuration producer.override.bootstrap.servers: writing to another cluster than "
-            "the workers' is not built yet"
+            "the workers' is not supported yet"
         ],
         "transforms.b.spec": [
             'Missing required configuration "transforms.b.spec" which has no default value.',
@@ -329,7 +329,7 @@ def test_a_missing_file_of_credentials_is_a_warning(tmp_path: Path) -> None:
     base = {**_SINK, "consumer.override.security.protocol": "SSL", "consumer.override.ssl.truststore.type": "PEM"}
     (warned,) = answered({**base, key: str(absent)}).warnings
     assert warned.name == key
-    assert warned.message == f"{key}: there is no file {absent} on this worker, so that no run here can connect"
+    assert warned.message == f"{key}: there is no file {absent} on this worker, so its tasks cannot connect"
     assert not answered({**base, key: str(there)}).warnings
 
 

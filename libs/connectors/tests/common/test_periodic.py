@@ -40,7 +40,7 @@ def test_an_empty_discovery_is_a_wait_until_a_table_appears() -> None:
         wait = until(context, lambda wait: wait is not None)
         assert wait is not None
         assert wait.waits_for == "tables to read in PostgreSQL db:5432"
-        assert wait.message == "nothing is found, so there are no tasks: see table.whitelist"
+        assert wait.message == "nothing was found to read, so there are no tasks: check table.whitelist"
         assert wait.next_ms > 0
         found.append("orders")
         asked.get(timeout=WAIT_S)

@@ -56,7 +56,7 @@ def test_an_invalid_topic_name_is_refused_by_its_key(
 ) -> None:
     found = errors(connector, {**base, key: name})
     assert list(found) == [key]
-    assert "no topic" in found[key]
+    assert "topic name" in found[key]
     assert errors(connector, {**base, key: "t" * 249}) == {}
 
 

@@ -254,7 +254,7 @@ def test_a_record_with_too_long_a_path_is_reported(tmp_path: Any, s3: str, schem
     task.put(batch(rows))
     commit(task)
     assert [index for index, _ in reporter.said] == [0]
-    assert "its folder takes" in reporter.said[0][1]
+    assert "its folder name has" in reporter.said[0][1]
     if scheme == "file":
         assert list(place.visible()) == [
             "/".join(f"{name}=a" for name in names) + "/flights+0+0000000001+0000000001.json"
@@ -286,7 +286,7 @@ def test_a_missing_bucket_is_reported_by_its_field(s3: str) -> None:
     keys = keys_for(s3)
     (problem,) = FileSink().validate({"directory": "s3://nobody-made-this/x", **keys})
     assert (problem.field, "NO_SUCH_BUCKET" in str(problem)) == ("directory", True)
-    assert "make the bucket" in problem.fix
+    assert "create the bucket" in problem.fix
     with pytest.raises(ConfigError) as failed:
         FileSinkTask().start({"directory": "s3://nobody-made-this/x", **keys}, TaskContext("s", 0, 1, "g", "r"))
     assert failed.value.field == "directory"

@@ -120,7 +120,7 @@ def test_a_silent_name_node_times_out(tmp_path: Path, monkeypatch: pytest.Monkey
         for backlog in (0, 16):
             with silent(backlog) as address:
                 at = hadoop.HadoopFileSystem(jvm, f"hdfs://{address}", None, ours)
-                told = rf"failed: .*200 millis.*{address}\b.*is that name node there.*ipc\.client"
+                told = rf"failed: .*200 millis.*{address}\b.*check that the name node runs there.*ipc\.client"
                 with pytest.raises(RetriableError, match=told):
                     RemoteFiles(at, "/", f"hdfs://{address}", renames=True).read("a")
     finally:

@@ -72,7 +72,7 @@ def test_a_file_with_other_content_is_never_replaced(place: Place) -> None:
     manifest = stage(owner(place))
     with place.files().writing(FIRST) as file:
         file.write(b"somebody else's")
-    with pytest.raises(TaskFailed, match="another file"):
+    with pytest.raises(TaskFailed, match="a different file"):
         publish(place, manifest)
     assert place.visible() == {FIRST: b"somebody else's"}
     assert len(place.hidden()) == 1

@@ -129,7 +129,7 @@ def test_statuses_that_need_another_config_name_its_key(status: int, field: str)
 def test_a_refused_connection_a_timeout_and_a_broken_connection_raise_busy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(Busy, match="no answer"):
+    with pytest.raises(Busy, match="no response"):
         send({"http.url": f"http://127.0.0.1:{port}/"})
     with Receiver(lambda _: Answer(hangs=True)) as receiver, pytest.raises(Busy) as silent:
         send({"http.url": receiver.url, "http.timeout": "1"})

@@ -280,7 +280,7 @@ def test_a_failing_or_hanging_receiver_is_shown_as_a_wait_without_a_drain(
         asked.get(timeout=WAIT_S)
         hangs = waits.current().shown()
         assert hangs is not None
-        assert hangs.text() == "waits for HTTP here: an answer to a request of 1 records"
+        assert hangs.text() == "waits for HTTP here: the response to a request of 1 records"
         answer.put(Busy("503 from the receiver", 0.001))
         asked.get(timeout=WAIT_S)
         fails = waits.current().shown()
@@ -306,7 +306,7 @@ def test_a_drain_reports_its_wait_and_the_reason(monkeypatch: pytest.MonkeyPatch
     with lanes(send, retries=1_000) as made:
         made.give(requests(0, 1, 1))
         made.drain()
-    assert [(one.waits_for, one.message) for one in seen] == [("HTTP here", "an answer to a request of 1 records")], (
-        "the tries are those of the failure around it"
-    )
+    assert [(one.waits_for, one.message) for one in seen] == [
+        ("HTTP here", "the response to a request of 1 records")
+    ], "the tries are those of the failure around it"
     assert waits.current().shown() is None

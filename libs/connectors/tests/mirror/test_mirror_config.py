@@ -96,7 +96,7 @@ def test_partitions_follow_the_counts_of_the_source() -> None:
         ("replication.policy.class", "com.example.Mine", "only Kafka's own policies"),
         ("topics", "a[", "Invalid regex"),
         ("source.cluster.alias", "", "String must be non-empty"),
-        ("replication.policy.separator", "", "nothing would stand between alias and topic"),
+        ("replication.policy.separator", "", "without a separator, alias and topic"),
         ("replication.factor", "x", "Not a number"),
         ("replication.factor", "-2", "at least -1"),
         ("offset-syncs.topic.location", "moon", "source, target"),

@@ -239,7 +239,7 @@ def test_without_an_interval_there_is_no_task() -> None:
         ("topics", "orders", "other connectors"),
         ("sync.group.offsets.enabled", "true", "other connectors"),
         ("forwarding.admin.class", "com.example.Mine", "no Java"),
-        ("value.converter", "org.apache.kafka.connect.json.JsonConverter", "are bytes"),
+        ("value.converter", "org.apache.kafka.connect.json.JsonConverter", "as bytes"),
         ("emit.heartbeat.enabled", "false", "no such setting"),
     ],
 )

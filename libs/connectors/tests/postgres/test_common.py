@@ -71,7 +71,7 @@ def test_tls_that_the_server_lacks_is_an_error_of_the_url(settings: ConnectionSe
 def test_an_unreachable_server_is_retriable(settings: ConnectionSettings) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound, and not listening
-        with pytest.raises(RetriableError, match="takes no connection now"):
+        with pytest.raises(RetriableError, match="accepts no connections now"):
             connect(replace(settings, port=str(nobody.getsockname()[1])))
 
 

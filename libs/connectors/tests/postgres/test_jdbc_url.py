@@ -56,13 +56,13 @@ def test_parameters_with_the_same_meaning(query: str, settings: dict[str, str]) 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("jdbc:mysql://h/db", "jdbc:mysql: is something else"),
-        ("mysql://h/db", "mysql: is something else"),
-        ("jdbc:postgresql://h/db?sslfactory=org.X", "sslfactory is not built"),
-        ("jdbc:postgresql://h/db?targetServerType=odd", "targetServerType=odd is not built"),
-        ("jdbc:postgresql://h/db?sslkey=/k.pk8", "PEM is read here"),
-        ("jdbc:postgresql://h:x/db", "what stands before the database is no host:port"),
-        ("postgresql://h/db?nonsense=1", "cannot be read"),
+        ("jdbc:mysql://h/db", "supports PostgreSQL only, not jdbc:mysql:"),
+        ("mysql://h/db", "supports PostgreSQL only, not mysql:"),
+        ("jdbc:postgresql://h/db?sslfactory=org.X", "sslfactory is not supported"),
+        ("jdbc:postgresql://h/db?targetServerType=odd", "targetServerType=odd is not supported"),
+        ("jdbc:postgresql://h/db?sslkey=/k.pk8", "this connector reads PEM"),
+        ("jdbc:postgresql://h:x/db", "the part before the database is not host:port"),
+        ("postgresql://h/db?nonsense=1", "cannot be parsed"),
     ],
 )
 def test_unsupported_parameters_are_refused_with_the_key_and_a_fix(url: str, said: str) -> None:

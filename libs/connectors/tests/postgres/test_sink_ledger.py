@@ -158,7 +158,7 @@ def test_a_wait_for_a_locked_row_times_out_and_is_retried(database: str, monkeyp
 def test_retries_are_limited_by_the_config() -> None:
     sink = Driven("postgresql://nobody@127.0.0.1:1/none", max_retries="2")
     for _ in range(2):
-        with pytest.raises(RetriableError, match="takes no connection now"):
+        with pytest.raises(RetriableError, match="accepts no connections now"):
             sink.take()
     with pytest.raises(TaskFailed, match="tried 3 times") as failed:
         sink.take()

@@ -95,8 +95,8 @@ def test_the_key_comes_from_the_configured_place(
 
 NO_ROWS: list[tuple[Any, Any, dict[str, str], str]] = [
     (None, 1, {}, "no value"),
-    (5, 1, {}, "must be a struct or a map, and it is a int"),
-    ({}, 1, {}, "no field that is a column"),
+    (5, 1, {}, "must be a struct or a map, but is a int"),
+    ({}, 1, {}, "no field to write to a column"),
     ({1: 2}, 1, {}, "names that are strings"),
     ({"a": 1}, None, {"pk_mode": "record_key", "pk_fields": "id"}, "no key"),
     ({"a": 1}, {"b": 1}, {"pk_mode": "record_key", "pk_fields": "id"}, "key has no field id"),

@@ -207,7 +207,7 @@ def test_an_invalid_table_name_from_a_transformation_fails_only_its_records(tmp_
         assert sink.rows("SELECT id FROM orders") == [(1,)]
         [(_, why)] = sink.reporter.reported
         assert "which a transformation made" in why
-        with pytest.raises(ConfigError, match=r"a\.b\.c is no table's name"):
+        with pytest.raises(ConfigError, match=r"a\.b\.c is not a table name"):
             sink.put(column(ORDER, (3, "c")), schema=ORDER, topic="a.b.c")
 
 

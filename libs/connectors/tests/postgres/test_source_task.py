@@ -206,7 +206,7 @@ def test_a_lower_number_committed_later_is_waited_for(admin: Connection, tmp_dat
     with psycopg.connect(tmp_database) as slow, reader.task() as task:
         insert(slow, "first")  # has number 1, and is not committed
         insert(admin, "second")
-        with pytest.raises(RetriableError, match=rf"can commit no lower number any more: {slow.info.backend_pid}$"):
+        with pytest.raises(RetriableError, match=rf"can no longer commit a lower number: {slow.info.backend_pid}$"):
             reader.take(task)
         insert(slow, "third")
         insert(admin, "fourth")
@@ -267,7 +267,7 @@ def test_a_lower_number_in_a_partition_is_waited_for(admin: Connection, tmp_data
     with psycopg.connect(tmp_database) as slow, reader.task() as task:
         slow.execute("INSERT INTO parts (name) VALUES ('one')")
         admin.execute("INSERT INTO parts (name) VALUES ('one'), ('two')")
-        with pytest.raises(RetriableError, match=r"public\.parts is read when .*public\.parts_one is read when"):
+        with pytest.raises(RetriableError, match=r"public\.parts is read once .*public\.parts_one is read once"):
             reader.take(task)
         slow.rollback()
         assert sorted(names(reader.until(task, 4))) == ["one", "one", "two", "two"]
@@ -389,7 +389,7 @@ async def test_a_killed_and_restarted_server_loses_and_duplicates_nothing(tmp_pa
             server.kill()
             with pytest.raises(RetriableError, match="cannot read"):
                 reader.take(task)
-            with pytest.raises(RetriableError, match=r"takes no connection now|is tried again in a second"):
+            with pytest.raises(RetriableError, match=r"accepts no connections now|is tried again in a second"):
                 reader.take(task)
             await server.start()
             rows += reader.until(task, 500 - len(rows))
@@ -437,8 +437,9 @@ def test_a_table_with_an_invalid_topic_name_is_reported_with_a_fix(admin: Connec
     with pytest.raises(ConfigError) as refused:
         task_configs(config)
     assert refused.value.field == "topic.prefix"
-    assert "public.Order lines (ü) would go to topic \"db-Order lines (ü)\", and no topic's name has ' (ü)'" in str(
-        refused.value
+    assert (
+        "public.Order lines (ü) would go to topic \"db-Order lines (ü)\", and a topic name cannot contain ' (ü)'"
+        in str(refused.value)
     )
     assert "RegexRouter" in refused.value.fix
     assert "table.blacklist" in refused.value.fix

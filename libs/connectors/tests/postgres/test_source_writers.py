@@ -76,7 +76,7 @@ def test_a_lower_number_is_waited_for_in_every_kind_of_relation(
         with psycopg.connect(tmp_database) as slow, reader.task() as task:
             slow.execute(f"INSERT INTO {slow_into} (name) VALUES ('slow')".encode())
             admin.execute(f"INSERT INTO {fast_into} (name) VALUES ('fast')".encode())
-            with pytest.raises(RetriableError, match=rf"lower number any more: {slow.info.backend_pid}$"):
+            with pytest.raises(RetriableError, match=rf"lower number: {slow.info.backend_pid}$"):
                 pytest.fail(f"{what}: read {reader.take(task)}")
             slow.commit()
             assert [row["name"] for row in reader.until(task, 2)] == ["slow", "fast"], what
@@ -156,4 +156,4 @@ def test_invisible_writers_have_a_warning(
     reader = Reader(config_of(tmp_database, **given, **VIEW, table__whitelist="over"))
     with caplog.at_level(logging.WARNING):
         assert [row["name"] for row in reader.rows()] == ["x"]
-    assert "reads materialized view kept: who writes there is not seen" in caplog.text
+    assert "reads materialized view kept: open transactions there are not visible" in caplog.text

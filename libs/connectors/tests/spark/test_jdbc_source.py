@@ -253,7 +253,7 @@ def test_rows_read_in_another_order_than_the_databases_are_not_skipped(tmp_path:
     reader = Reader(table_whitelist="wide", **config)
     assert ids(reader.run()) == [7]
     lite(tmp_path, f"INSERT INTO wide VALUES ({(1 << 31) + 1})")
-    with pytest.raises(ConfigError, match="-2147483647 is read where its database finds what is behind 7") as raised:
+    with pytest.raises(ConfigError, match="the database returns -2147483647 for a row that it finds after 7") as raised:
         reader.run()
     assert raised.value.field == "incrementing.column.name"
     wider = Reader(query="SELECT CAST(id AS BIGINT) AS id FROM wide", **config)

@@ -117,7 +117,7 @@ def test_a_java_class_name_refuses_what_spark_cannot_do_under_its_keys() -> None
     java = {"name": "c", "connector.class": JAVA_NAMES[0], **config(table_whitelist=None, schema_pattern="shop")}
     told = validation.validate(java, registry, worker, ConfigProviders.of(worker))
     assert {field.name: field.errors for field in told.fields if field.errors} == {
-        "schema.pattern": ["schema.pattern is not built: this connector does not look for tables"],
+        "schema.pattern": ["schema.pattern is not supported: this connector does not discover tables"],
         "table.whitelist": ["table.whitelist: there is nothing to read"],
     }
 

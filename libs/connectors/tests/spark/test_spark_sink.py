@@ -235,7 +235,7 @@ def test_a_repeated_write_and_an_owner_suspended_within_one_change_nothing(tmp_p
     assert quick.last_number("w") == 1
     slow._move(names, scratch, "w", 1)  # pyright: ignore[reportPrivateUsage]
     assert table(tmp_path) == [(1, "a"), (2, "b")]
-    with pytest.raises(TaskFailed, match="moved nothing"):  # not its scratch table: it must not use the number
+    with pytest.raises(TaskFailed, match="wrote nothing"):  # not its scratch table: it must not use the number
         slow._move(names, scratch, "w", 2)  # pyright: ignore[reportPrivateUsage]
     assert table(tmp_path) == [(1, "a"), (2, "b")]
     quick.write(rows, "w", 2)

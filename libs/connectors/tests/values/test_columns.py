@@ -113,5 +113,5 @@ def _assert_same(value: Any, read: Any) -> None:
 
 
 def test_two_keys_with_one_name_are_refused() -> None:
-    with pytest.raises(DataError, match="two keys of a map have the name '1'"):
+    with pytest.raises(DataError, match="two keys of a map have the same name '1'"):
         chunk_of([{1: "a", "1": "b"}])

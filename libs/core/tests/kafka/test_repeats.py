@@ -24,7 +24,7 @@ def test_a_repeated_connection_failure_is_logged_at_once_and_then_rarely_with_a_
         record = _record(_REFUSED)
         if repeats.filter(record):
             told.append(record.getMessage())
-    assert told == [_REFUSED, *[f"{_REFUSED} (399 more like it since {PAUSE_S:.0f} s ago)"] * 2]
+    assert told == [_REFUSED, *[f"{_REFUSED} (399 similar messages since {PAUSE_S:.0f} s ago)"] * 2]
 
 
 def test_lines_of_other_connections_other_clients_and_other_kinds_are_logged() -> None:

@@ -17,7 +17,7 @@ def test_an_address_that_is_the_same_on_every_host_is_not_advertised(address: st
     assert is_wildcard(address)
     with pytest.raises(ValidationError, match=r"listen is .*set advertised_address \(HERDMESH_ADVERTISED_ADDRESS\)"):
         _Settings.load([f"--listen={address}"])
-    with pytest.raises(ValidationError, match=r"advertised_address is .*no address that another host can reach"):
+    with pytest.raises(ValidationError, match=r"advertised_address is .*not an address that another host can reach"):
         _Settings.load([f"--advertised-address={address}"])
     settings = _Settings.load([f"--listen={address}", "--advertised-address=worker-1.example:7204"])
     assert settings.address(7204) == "worker-1.example:7204"

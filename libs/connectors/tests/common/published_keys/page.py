@@ -30,16 +30,16 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "mirror-checkpoint": ("MirrorCheckpointConnector", "MirrorCheckpoint"),
     "mirror-heartbeat": ("MirrorHeartbeatConnector", "MirrorHeartbeat"),
 }
-_NOT_BUILT = "not built"
+_NOT_SUPPORTED = "not supported"
 _HEAD = """\
 # Known keys
 
 The effect of each key of the Java connectors that have a counterpart here, and of each property of a Connect worker:
-`works`, `no effect here` or `not built`, with the key or value to write instead. `herd validate`, `create`, `apply` and
-`herd describe connector` give the same answers for a config, for all its keys at once. A key that is neither in these
-tables nor a key of the connector here is reported as unknown, with the nearest known key. `works` means that the key is
-read; the connector's page lists the supported values. A **not built** in bold is refused, because a run without the key
-would write other data; every other key only causes a warning, and the connector runs.
+`works`, `no effect here` or `not supported`, with the key or value to write instead. `herd validate`, `create`,
+`apply` and `herd describe connector` give the same answers for a config, for all its keys at once. A key that is
+neither in these tables nor a key of the connector here is reported as unknown, with the nearest known key. `works`
+means that the key is read; the connector's page lists the supported values. A **not supported** in bold is refused,
+because a run without the key would write other data; every other key only causes a warning, and the connector runs.
 
 The lists of keys come from published sources: by reflection from Maven's artifacts (Debezium, MirrorMaker,
 FileStream), from the constants of public sources (JDBC, S3, HDFS, datagen, Aiven's HTTP sink), and for Confluent's
@@ -58,14 +58,14 @@ def outcome(key: str, base: Mapping[str, str], said: Said) -> tuple[str, str]:
         why, _, fix = text.rpartition(" (")
         fix = fix.removesuffix(")")
         more = f"{why}; {fix}" if fix != "leave it out" and fix not in why else why
-        if _NOT_BUILT in text:
-            return _NOT_BUILT, "" if why.startswith("this setting of ") else more
+        if _NOT_SUPPORTED in text:
+            return _NOT_SUPPORTED, "" if why.startswith("this setting of ") else more
         return "no effect here", more
-    refused = [one for one in errors.get(key, ()) if _NOT_BUILT in one or "not built" in one]
+    refused = [one for one in errors.get(key, ()) if _NOT_SUPPORTED in one or "not supported" in one]
     if refused:
         text = refused[0].removeprefix(f"Invalid value 1 for configuration {key}: ").removeprefix(f"{key} is ")
-        text = text.removeprefix("not built: ").removeprefix("not built here: ")
-        return f"**{_NOT_BUILT}**", "" if text.startswith("this is not built") else text
+        text = text.removeprefix("not supported: ").removeprefix("not supported here: ")
+        return f"**{_NOT_SUPPORTED}**", "" if text.startswith("this is not supported") else text
     return "works", ""
 
 

@@ -187,7 +187,7 @@ def error_text(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException as other:  # noqa: BLE001 - as above
-        return f"its text cannot be made: {type(other).__name__}"
+        return f"its text cannot be formatted: {type(other).__name__}"
 
 
 def class_name_of(error: BaseException) -> str:

@@ -149,7 +149,7 @@ def _new(path: str, kind: type[T]) -> T:
     except (ImportError, AttributeError, TaskFailed) as error:
         raise TaskFailed(f"the task class {path} cannot be loaded: {error}", ErrorClass.BAD_CONFIG) from error
     if not (isinstance(found, type) and issubclass(found, kind)):
-        raise TaskFailed(f"{path} is no {kind.__name__}", ErrorClass.BAD_CONFIG)
+        raise TaskFailed(f"{path} is not a {kind.__name__}", ErrorClass.BAD_CONFIG)
     checked_methods(found)
     return found()
 

@@ -27,10 +27,10 @@ SUPPORTED: Final = ("2.16.1",)
 tests of queueing, reading and groups pass with it, on every platform it is used on.
 """
 LACKING: Final = (
-    "the offset of a single partition cannot be forgotten while its group keeps others (`herd offsets set` refuses it)",
+    "the offset of a single partition cannot be deleted while its group keeps others (`herd offsets set` refuses it)",
     "a sink whose consumer group's name is not printable ASCII fails when it commits",
-    "records that the client reports as delivered without an answer of the broker may go unnoticed",
-    "a mirror, or a question for a sink's offsets, may end the worker's process while a broker restarts",
+    "records that the client reports as delivered without a broker's response may be lost unnoticed",
+    "a mirror, or a request for a sink's offsets, may crash the worker's process while a broker restarts",
 )
 """Features that are missing or refused with another version, for an operator; docs/internals/bugs.md has the crashes
 that the last two avoid. Records are then read and queued one by one.

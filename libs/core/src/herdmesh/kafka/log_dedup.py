@@ -43,5 +43,5 @@ class Repeats:
             self._told = {name: one for name, one in self._told.items() if now_s - one[0] < PAUSE_S}
         self._told[connection] = now_s, 0
         if left_out:
-            record.msg, record.args = f"{text} ({left_out} more like it since {now_s - told_s:.0f} s ago)", ()
+            record.msg, record.args = f"{text} ({left_out} similar messages since {now_s - told_s:.0f} s ago)", ()
         return True

@@ -73,7 +73,7 @@ def _told(make: Callable[[], Token]) -> Token:
         text = f"{MECHANISM}: AWS was not reached for the login's credentials: {error}"
         raise KafkaException(KafkaError(KafkaError._TRANSPORT, text)) from None
     except Exception as error:  # noqa: BLE001 - a missing profile, refused role, no credentials: botocore's message has the cause
-        raise _refused(f"no AWS credentials for the login: {error}; see what {_JAAS} and the environment say") from None
+        raise _refused(f"no AWS credentials for the login: {error}; check {_JAAS} and the environment") from None
 
 
 def _refused(text: str) -> KafkaException:

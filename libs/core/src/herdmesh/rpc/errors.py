@@ -179,7 +179,7 @@ class TopicTrackingDisabled(HerdmeshError):
     reason = "TOPIC_TRACKING_DISABLED"
 
     def __init__(self, setting: str) -> None:
-        super().__init__(f"{setting}=false switches this off in the herder's settings", {"setting": setting})
+        super().__init__(f"{setting}=false in the herder's settings disables this", {"setting": setting})
 
 
 class OffsetsRefused(HerdmeshError):

@@ -84,7 +84,7 @@ class AdvertisedSettings(ServiceSettings):
     """Settings of a service that publishes its address, which must therefore name one host (0.0.0.0 does not)."""
 
     advertised_address: str = Field(
-        default="", description="host:port under which others reach this service; empty = where it listens"
+        default="", description="host:port under which others reach this service; empty = the listen address"
     )
 
     @model_validator(mode="after")
@@ -93,7 +93,7 @@ class AdvertisedSettings(ServiceSettings):
         address = self.advertised_address or self.listen
         if is_wildcard(address):
             raise ValueError(
-                f"{name} is {address}, which is no address that another host can reach: set advertised_address "
+                f"{name} is {address}, which is not an address that another host can reach: set advertised_address "
                 "(HERDMESH_ADVERTISED_ADDRESS) to the name or IP address of this host and the port"
             )
         return self
@@ -128,7 +128,7 @@ def name_value_pairs(text: str) -> dict[str, str]:
         if not pair.strip():
             continue
         if not equals or not name.strip():
-            raise ValueError("this is not name=value,name=value")
+            raise ValueError("it is not of the form name=value,name=value")
         pairs[name.strip()] = value.strip()
     return pairs
 
@@ -136,11 +136,9 @@ def name_value_pairs(text: str) -> dict[str, str]:
 def topic_name(text: str, longest: int = TOPIC_NAME_MAX) -> str:
     """Check a topic name by Kafka's rules and return it. Raises ValueError with the reason."""
     if not re.fullmatch(r"[a-zA-Z0-9._-]+", text) or text in (".", ".."):
-        raise ValueError(
-            f"{text!r} is no topic's name: letters, digits, dot, underscore and hyphen alone can be in one"
-        )
+        raise ValueError(f"{text!r} is not a topic name: only letters, digits, dot, underscore and hyphen are allowed")
     if len(text) > longest:
-        raise ValueError(f"a topic's name has at most {longest} characters here")
+        raise ValueError(f"a topic name has at most {longest} characters here")
     return text
 
 

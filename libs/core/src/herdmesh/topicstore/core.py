@@ -362,7 +362,9 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             self._not_writing(why)
             return False
         except Exception:  # the hook's own I/O failed: without certainty the answer is no
-            _logger.warning("may_write failed; not taking over", exc_info=True)
+            _logger.warning(
+                "the check whether this replica may write failed; it does not become the writer", exc_info=True
+            )
             return False
 
     def _cut_off(self, error: NotApplied) -> None:
@@ -414,7 +416,9 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
                 try:
                     await self._writes.write(lambda _: WriteDecision([_KEEP_ALIVE], lambda _state, _revision: None))
                 except TopicStoreError as failure:
-                    _logger.info("the writer's keep-alive was not written, its next write will do: %s", failure)
+                    _logger.info(
+                        "the writer's keep-alive could not be written; its next write replaces it: %s", failure
+                    )
 
     # Closing.
 
@@ -466,7 +470,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             async with asyncio.timeout(self._tuning.close_stage_ms / 1000):
                 await stage
         except TimeoutError:
-            _logger.warning("closing: a stage took more than %d ms and was left", self._tuning.close_stage_ms)
+            _logger.warning("closing: a step took more than %d ms and was abandoned", self._tuning.close_stage_ms)
 
     # Helpers.
 

@@ -77,8 +77,8 @@ class BrokerUnreachable(StartError):
 
     def __init__(self, bootstrap_servers: str, reason: str) -> None:
         super().__init__(
-            f"cannot reach Kafka at {bootstrap_servers}: {reason.rstrip('. ')}; see that a broker runs there and that"
-            " bootstrap_servers names it, this store tries again until one answers"
+            f"cannot reach Kafka at {bootstrap_servers}: {reason.rstrip('. ')}; check that a broker runs there and "
+            "that bootstrap_servers names it; this store retries until one answers"
         )
         self.bootstrap_servers = bootstrap_servers
         self.reason = reason
@@ -120,7 +120,7 @@ class TakeOverBlocked(TopicStoreError):
     def __init__(self, for_what: str, fix: str) -> None:
         super().__init__(
             f"this store cannot become the writer yet, it waits for {for_what}; it tries again by itself, and serves"
-            f" reads until then; if it stays: {fix}"
+            f" reads until then; if this persists: {fix}"
         )
 
 
@@ -194,7 +194,7 @@ class BesideRefused(TopicStoreError):
     """
 
     def __init__(self, what: str, reason: str) -> None:
-        super().__init__(f"nothing was applied, because Kafka does not take {what}: {reason.rstrip('. ')}")
+        super().__init__(f"nothing was applied, because Kafka does not accept {what}: {reason.rstrip('. ')}")
         self.what = what
         self.reason = reason
 

@@ -97,12 +97,12 @@ class Guard:
                 async with asyncio.timeout(self._tuning.close_stage_ms / 1000):
                     await self._log.check()
             except (TopicRecreated, NotAuthorized) as found:
-                _logger.error("%s, and this explains it: %s", fault.reason, found)
+                _logger.error("%s; its cause: %s", fault.reason, found)
                 cause = found
             except TopicMisconfigured as found:
                 self._health.note(Part.CLOSED, found)
             except (LogUnavailable, TimeoutError) as unclear:
-                _logger.info("whether the topics explain it cannot be seen: %s", unclear)
+                _logger.info("cannot check whether the topics are the cause: %s", unclear)
         if self._health.trouble(Part.CLOSED) is None:
             self._health.note(Part.CLOSED, cause)
         return cause

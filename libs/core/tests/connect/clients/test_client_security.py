@@ -96,7 +96,7 @@ def test_logins_are_parsed_as_in_java(text: str, login: tuple[str, str]) -> None
         (f'{PLAIN} required username="u password=p;', "a quote in the JAAS config is not closed"),
         (f"{PLAIN} required username=u;", "has no password"),
         (f'{SCRAM} required username=u password=p tokenauth="true";', "delegation tokens"),
-        ("com.example.Login required a=b;", "has nothing for com.example.Login"),
+        ("com.example.Login required a=b;", "does not support com.example.Login"),
     ],
 )
 def test_an_invalid_login_reports_its_error_and_never_shows_the_login(text: str, message: str) -> None:

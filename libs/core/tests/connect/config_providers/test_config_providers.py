@@ -235,7 +235,7 @@ def test_an_answer_of_the_wrong_type_is_a_failed_look_up(answer: object, why: st
     with pytest.raises(ConfigError, match=r"a: \$\{v:k\} cannot be resolved: ") as raised:
         ConfigProviders({"v": Answers(answer)}).resolve({"a": "${v:k}"})
     assert why in str(raised.value)
-    assert (raised.value.field, raised.value.fix) == ("a", "see what provider v needs")
+    assert (raised.value.field, raised.value.fix) == ("a", "check the settings of provider v")
 
 
 def test_a_secret_known_to_one_answer_is_redacted_only_there() -> None:

@@ -303,7 +303,7 @@ class TestBuilder:
         nothing: Any = None
         with pytest.raises(SchemaBuilderError, match=r"^type cannot be null$"):
             SchemaBuilder(nothing)
-        with pytest.raises(SchemaBuilderError, match="string is no schema type; there are: INT8, "):
+        with pytest.raises(SchemaBuilderError, match="string is not a schema type; the types are: INT8, "):
             SchemaBuilder("string")
 
     @pytest.mark.parametrize(

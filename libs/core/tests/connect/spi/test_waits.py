@@ -43,11 +43,11 @@ def test_a_retry_counts_its_tries_and_names_the_call_within_it() -> None:
     assert shown is not None
     assert (shown.tries, shown.message) == (3, "connection refused")
     assert shown.next_ms > 0
-    with found.on("PostgreSQL db:5432", "to take a connection"):
+    with found.on("PostgreSQL db:5432", "connecting"):
         clock.now_s += 5.0
         within = found.shown()
         assert within is not None
-        assert (within.message, within.tries, within.since_ms) == ("to take a connection", 3, shown.since_ms)
+        assert (within.message, within.tries, within.since_ms) == ("connecting", 3, shown.since_ms)
     standing.over()
     standing.over()
     assert found.shown() is None

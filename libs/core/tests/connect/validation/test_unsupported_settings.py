@@ -68,7 +68,7 @@ def test_supported_settings_are_not_refused(change: dict[str, Any]) -> None:
         (
             {"consumer.override.bootstrap.servers": "elsewhere:9092"},
             "consumer.override.bootstrap.servers",
-            "reading from another cluster than the workers' is not built yet",
+            "reading from another cluster than the workers' is not supported yet",
         ),
         ({"path": "/readonly"}, "path", "not writable"),
         (
@@ -81,7 +81,7 @@ def test_supported_settings_are_not_refused(change: dict[str, Any]) -> None:
             "herdmesh.delivery.guarantee",
             "String must be one of: exactly_once, at_least_once",
         ),
-        ({"herdmesh.delivery.guarantee": "at_least_once"}, "herdmesh.delivery.guarantee", "is of sources"),
+        ({"herdmesh.delivery.guarantee": "at_least_once"}, "herdmesh.delivery.guarantee", "is for sources only"),
         ({"herdmesh.linger.ms": "-1"}, "herdmesh.linger.ms", "Value must be at least 0"),
         (
             {"consumer.override.security.protocol": "SASL_SSL", "consumer.override.sasl.mechanism": "PLAIN"},
@@ -111,7 +111,7 @@ def test_a_source_may_not_write_to_another_cluster(more: dict[str, str]) -> None
     config = changed(SOURCE, {elsewhere: "elsewhere:9092", **more})
     (found,) = refusals(config, PLUGINS.find("ExampleSource"), worker)
     assert (found.field, bool(found.fix)) == (elsewhere, True)
-    assert "writing to another cluster than the workers' is not built yet" in found.message
+    assert "writing to another cluster than the workers' is not supported yet" in found.message
 
 
 def test_at_least_once_delivery_is_refused_beside_keys_that_need_exactly_once() -> None:

@@ -96,10 +96,10 @@ def test_error_text_that_utf_8_cannot_encode_is_escaped() -> None:
 
 @pytest.mark.parametrize(("made", "says", "field"), [
     ([{"a": "1"}, {"port": 80}], r"the config of task 1 has 80 \(int\) for port: values are text or None", "port"),
-    ([{"a": "x\ud83d"}], r"the config of task 0 has a text for a with half of a surrogate pair: x\\ud83d", "a"),
+    ([{"a": "x\ud83d"}], r"the config of task 0 has a string for a with half of a surrogate pair: x\\ud83d", "a"),
     ([{1: "x"}], r"the config of task 0 has the key 1 \(int\): keys are text", ""),
     ([{"\udc00": "x"}], r"the key '\\udc00' \(str\), which has half of a surrogate pair", ""),
-    ([None], r"the config of task 0 is None \(NoneType\): return a dict of texts for each task", ""),
+    ([None], r"the config of task 0 is None \(NoneType\): return a dict of strings for each task", ""),
     ({"a": "1"}, r"task_configs returned .*: return a list with a dict for each task", ""),
     (None, r"task_configs returned None \(NoneType\)", ""),
 ])  # fmt: skip
@@ -123,7 +123,7 @@ def test_valid_task_configs_are_passed_unchanged() -> None:
     (checked_offsets, {("t", 0): "5"}, r"returned '5' \(str\) for"),
     (checked_offsets, {("t", 0): 1.5}, r"returned 1\.5 \(float\) for"),
     (checked_offsets, {("t", 0): True}, r"returned True \(bool\) for"),
-    (checked_manifests, None, r"T\.pre_commit returned None \(NoneType\): return a dict of .* to texts"),
+    (checked_manifests, None, r"T\.pre_commit returned None \(NoneType\): return a dict of .* to strings"),
     (checked_manifests, {("t", 0): b"x"}, r"returned b'x' \(bytes\) for"),
 ])  # fmt: skip
 def test_invalid_pre_commit_result_is_refused_with_its_value(check: Any, made: Any, says: str) -> None:

@@ -56,7 +56,7 @@ def test_a_text_is_cut_between_characters(text: str) -> None:
     (KafkaError._UNKNOWN_TOPIC, "restart the task, which makes the topic again", ErrorClass.RETRIABLE),
     (KafkaError.UNKNOWN_TOPIC_OR_PART, "restart the task, which makes the topic again", ErrorClass.RETRIABLE),
     (KafkaError.INVALID_TIMESTAMP, "raise message.timestamp.before.max.ms", ErrorClass.RETRIABLE),
-    (KafkaError.NOT_ENOUGH_REPLICAS, "Once topic q takes records again, restart the task", ErrorClass.RETRIABLE),
+    (KafkaError.NOT_ENOUGH_REPLICAS, "Once topic q accepts records again, restart the task", ErrorClass.RETRIABLE),
 ])  # fmt: skip
 def test_the_error_of_a_refused_dead_letter_names_the_fix(code: int, says: str, error_class: ErrorClass) -> None:
     letter = DeadLetter(b"k", b"v", [], CONTEXT, 1, "topic t, partition 0, offset 5", "bad")

@@ -36,8 +36,8 @@ def raised(error: BaseException) -> BaseException:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (Mute(), "Mute: its text cannot be made: RuntimeError"),
-        (Endless(), "Endless: its text cannot be made: RecursionError"),
+        (Mute(), "Mute: its text cannot be formatted: RuntimeError"),
+        (Endless(), "Endless: its text cannot be formatted: RecursionError"),
         (ValueError(), "ValueError"),
         (ValueError("  "), "ValueError"),
         (ValueError("a\n\tb"), "ValueError: a b"),
@@ -46,7 +46,7 @@ def raised(error: BaseException) -> BaseException:
         (KeyboardInterrupt(), "KeyboardInterrupt"),
         (MemoryError("full"), "MemoryError: full"),
         (ExceptionGroup("two", [ValueError("a"), Mute()]),
-         "ExceptionGroup: two (2 sub-exceptions): ValueError: a; Mute: its text cannot be made: RuntimeError"),
+         "ExceptionGroup: two (2 sub-exceptions): ValueError: a; Mute: its text cannot be formatted: RuntimeError"),
         (BaseExceptionGroup("end", [SystemExit(3)]), "BaseExceptionGroup: end (1 sub-exception): SystemExit: 3"),
     ],
     ids=range(11),
@@ -70,7 +70,7 @@ def test_an_error_message_is_cut_to_fit_into_a_status() -> None:
 def test_a_record_failure_without_a_text_is_logged_and_dead_lettered() -> None:
     for error in (Mute(), Endless()):
         told = str(RecordError("VALUE_CONVERTER", "x", "t", 0, 5, raised(error)))
-        assert "for the record at topic 't', partition 0, offset 5: its text cannot be made" in told
-        assert "its text cannot be made" in told
-        assert "its text cannot be made" in (error_reports.message_of(error) or "")
-        assert "its text cannot be made" in error_reports.stack_trace(raised(error))
+        assert "for the record at topic 't', partition 0, offset 5: its text cannot be formatted" in told
+        assert "its text cannot be formatted" in told
+        assert "its text cannot be formatted" in (error_reports.message_of(error) or "")
+        assert "its text cannot be formatted" in error_reports.stack_trace(raised(error))

@@ -86,7 +86,7 @@ async def test_inferred_acknowledgements_of_dead_letters_are_not_accepted(
         proxy.refuse_batch(topic)
         for _ in range(20):
             letters.report(Failure("VALUE_CONVERTER", "x.Y", ValueError("no"), message))
-        with pytest.raises(TaskFailed, match="nobody acknowledged records") as failed:
+        with pytest.raises(TaskFailed, match="records were not acknowledged") as failed:
             await asyncio.to_thread(letters.flush)
         assert failed.value.error_class is ErrorClass.RETRIABLE
         letters.close()

@@ -38,12 +38,12 @@ METADATA = Said(
     [
         ([], ""),
         (["well"], ""),
-        (["gone", "well"], "there is no topic gone any more"),
-        (["failing"], "there is no topic failing any more"),
+        (["gone", "well"], "missing topics: gone"),
+        (["failing"], "missing topics: failing"),
         (["headless"], "no leader of headless-1: a broker is down"),
-        (["short"], "replicas in sync of short-0 (1 of 3): fewer than min.insync.replicas may be"),
-        ([f"t{number}" for number in range(5)], "there is no topic t0, t1, t2 and 2 more any more"),
-        (["gone", "headless"], "there is no topic gone any more; no leader of headless-1: a broker is down"),
+        (["short"], "too few replicas may be in sync for min.insync.replicas: short-0 (1 of 3)"),
+        ([f"t{number}" for number in range(5)], "missing topics: t0, t1, t2 and 2 more"),
+        (["gone", "headless"], "missing topics: gone; no leader of headless-1: a broker is down"),
     ],
 )
 def test_the_cause_is_read_from_the_clusters_metadata(topics: list[str], text: str) -> None:
@@ -102,7 +102,7 @@ def test_the_cause_is_queried_only_once_the_wait_is_shown_and_rarely(monkeypatch
         assert len(asked) == 1
         shown = waits.current().shown()
         assert shown is not None
-        assert shown.message == "2 records are not acknowledged: there is no topic gone any more"
+        assert shown.message == "2 records are not acknowledged: missing topics: gone"
         clock.now_s = 109.0
         left.note()
         assert len(asked) == 2

@@ -204,7 +204,7 @@ def test_a_refused_batch_is_retried_after_the_time_the_task_sets(
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(1))
     run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:ImpatientSink", {"topics": topic}))
-    told = [record.getMessage() for record in caplog.records if "cannot take a batch" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "cannot accept a batch" in record.getMessage()]
     assert [text.partition(" in ")[2].partition(":")[0] for text in told] == ["7 ms", "600 ms"], "once, then as ever"
     assert ids() == [0]
 
@@ -287,7 +287,7 @@ def test_reading_requests_are_taken_once_and_only_for_owned_partitions() -> None
     refused(reading.pause)
     refused(reading.resume)
     refused(lambda named: reading.seek(dict.fromkeys(named, 1)))
-    with pytest.raises(ValueError, match="offsets begin with 0"):
+    with pytest.raises(ValueError, match="offsets must be 0 or more"):
         reading.seek({a: -1})
     with pytest.raises(ValueError, match="0 ms or more"):
         reading.retry_after(-1)

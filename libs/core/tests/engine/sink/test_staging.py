@@ -56,7 +56,7 @@ def test_a_death_between_link_and_unlink_leaves_nothing_to_repair(tmp_path: Path
 def test_a_published_file_is_never_replaced(tmp_path: Path) -> None:
     manifest = stage(StagingFolder(tmp_path, GROUP, "run-1"), P0, 0, 99)
     (tmp_path / manifest.names[0]).write_text("somebody else's")
-    with pytest.raises(TaskFailed, match="another file"):
+    with pytest.raises(TaskFailed, match="a different file"):
         staging.publish(manifest)
     assert (tmp_path / manifest.names[0]).read_text() == "somebody else's"
     assert len(hidden(tmp_path)) == 1

@@ -187,7 +187,7 @@ def _key(
     declared: _Declared = field.metadata[_DECLARED]
     unknown = [name for name in declared.dependents if name not in names]
     if unknown:
-        raise TypeError(f"{where}: dependents that are no attributes: {', '.join(unknown)}")
+        raise TypeError(f"{where}: dependents that are not attributes: {', '.join(unknown)}")
     return ConfigKey(
         attribute.key,
         _type_of(where, attribute.base, declared.type),

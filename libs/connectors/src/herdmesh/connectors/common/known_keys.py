@@ -110,9 +110,11 @@ def unread(key: str, java: str, known: Collection[str]) -> FieldViolation:
     owners = [name for name in FAMILIES.get(java, ()) if key in published()[name]]
     write = _WRITE.get(key, "")
     if write and write.partition(" ")[0] in known:
-        return FieldViolation(key, f"{key} has no effect here: its key here is {write}", f"write {write}")
+        return FieldViolation(key, f"{key} has no effect here: the equivalent key is {write}", f"write {write}")
     if java in owners:
-        return FieldViolation(key, f"{key} has no effect here: this setting of {_TITLES[java]} is not built", _LEAVE)
+        return FieldViolation(
+            key, f"{key} has no effect here: this setting of {_TITLES[java]} is not supported", _LEAVE
+        )
     if owners:
         return FieldViolation(key, f"{key} has no effect here: it is a setting of {_TITLES[owners[0]]}", _LEAVE)
     for theirs, pattern, why in _PATTERNS:

@@ -114,5 +114,5 @@ class Lookout(Generic[Found]):
         if self.found:
             self._finds_nothing.over()
             return
-        message = f"nothing is found, so there are no tasks: see {self._nothing}"
+        message = f"nothing was found to read, so there are no tasks: check {self._nothing}"
         self._finds_nothing.goes_on(self._what, message, next_try_s=self._every_s)

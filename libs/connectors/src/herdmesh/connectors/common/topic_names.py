@@ -34,7 +34,7 @@ def check_topics(config: Config, topics: Iterable[tuple[str, str]], fix: str) ->
         more = f"; and {len(wrong) - _NAMED_MAX} more" if len(wrong) > _NAMED_MAX else ""
         raise ConfigError(
             f"{PREFIX}: {'; '.join(wrong[:_NAMED_MAX])}{more}", field=PREFIX,
-            fix=f"rename the topic by a transformation (RegexRouter), or {fix}",
+            fix=f"rename the topic with a transformation (RegexRouter), or {fix}",
         )  # fmt: skip
 
 
@@ -44,4 +44,4 @@ def topic_problems(config: Config, key: str) -> list[ConfigError]:
     """
     topic = (config.get(key) or "").strip()
     why = why_no_topic(topic) if topic and not (config.get("transforms") or "").strip() else ""
-    return [ConfigError.for_value(key, topic, why, fix="write a name that Kafka takes")] if why else []
+    return [ConfigError.for_value(key, topic, why, fix="write a name that Kafka accepts")] if why else []

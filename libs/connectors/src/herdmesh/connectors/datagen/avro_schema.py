@@ -94,11 +94,11 @@ def columns_of(text: str, *names: object) -> Columns:
         tree = AvroTree(text)
         root = tree.resolve(tree.root)
         if kind_of(root) != "record":
-            raise SchemaError(f"the schema is of type {kind_of(root)}, and a record's schema is needed")
+            raise SchemaError(f"the schema is of type {kind_of(root)}, but must be a record")
         _refuse_misplaced(msgspec.json.decode(text), "the schema")
         schema = connect_schema(tree, AvroOptions())
         if schema is None or schema.type != "STRUCT":
-            raise SchemaError("the schema has no fields that could be made")
+            raise SchemaError("the schema has no fields to generate")
         reading = _Reading(tree)
         fields = [
             reading.maker(field["type"], one.schema, field["name"], (*names, field["name"]))
@@ -107,7 +107,9 @@ def columns_of(text: str, *names: object) -> Columns:
     except DataError as error:
         raise SchemaError(str(error)) from error
     if reading.weight > WEIGHT_MAX:
-        raise SchemaError(f"a record needs {reading.weight} draws, more than {WEIGHT_MAX}: make its lengths smaller")
+        raise SchemaError(
+            f"a record needs {reading.weight} random values, more than the maximum of {WEIGHT_MAX}: reduce its lengths"
+        )
     return Columns(schema, tuple(fields), max(1, reading.weight))
 
 
@@ -121,14 +123,16 @@ def _refuse_misplaced(node: Any, place: str) -> None:
     inner = cast("dict[str, Any]", node)
     kind = inner.get("type")
     if PROPERTIES in inner and not isinstance(kind, str):
-        raise SchemaError(f"{place}: {PROPERTIES} stands beside the type; it belongs into it")
+        raise SchemaError(f"{place}: {PROPERTIES} is next to the type; move it into the type object")
     for field in cast("list[Any]", inner.get("fields") or []):
         if isinstance(field, dict):
             one = cast("dict[str, Any]", field)
             name = str(one.get("name"))
             if PROPERTIES in one:
                 fix = '"type":{"type":...,"arg.properties":...}'
-                raise SchemaError(f"{name}: {PROPERTIES} stands beside the field's type; it belongs into it: {fix}")
+                raise SchemaError(
+                    f"{name}: {PROPERTIES} is next to the field's type; move it into the type object: {fix}"
+                )
             _refuse_misplaced(one.get("type"), name)
     for member in ("items", "values", "type"):
         if not isinstance(inner.get(member), str):
@@ -153,12 +157,12 @@ class _Reading:
         if kind == "union":
             member = plain_member(self._tree, node, AvroOptions())
             if member is None:
-                raise SchemaError(f"{path}: a union of more than null and one type is not built")
+                raise SchemaError(f"{path}: a union of more than null and one type is not supported")
             inner = self.maker(member, schema, path, names, times=times)
             return columns.optional(inner, key_of(*names, "null")) if len(node) > 1 else inner
         properties = _properties(node, kind, path)
         if times is not None and "iteration" in properties:
-            raise SchemaError(f"{path}: iteration is not built within an array or a map: it counts records")
+            raise SchemaError(f"{path}: iteration is not supported within an array or a map: it counts records")
         made = self._plain(node, kind, schema, properties, path, names, times)
         if schema.name in TEMPORAL:
             return columns.changed(made, lambda value: from_internal(schema, value))
@@ -197,7 +201,7 @@ class _Reading:
                 return self._text(properties, path, names, many)
             case "bytes" | "fixed" if schema.name == DECIMAL:
                 if properties:
-                    raise SchemaError(f"{path}: {PROPERTIES} are not built for decimals")
+                    raise SchemaError(f"{path}: {PROPERTIES} are not supported for decimals")
                 precision = int((schema.parameters or {}).get(PRECISION, "64"))
                 return columns.decimals(key, precision, scale_of(schema))
             case "bytes" | "fixed":
@@ -213,14 +217,14 @@ class _Reading:
             case "float" | "double":
                 return _float_maker(properties, schema, path, key)
             case _:
-                raise SchemaError(f"{path}: the type {kind} is not built here")
+                raise SchemaError(f"{path}: the type {kind} is not supported here")
 
     def _text(self, properties: dict[str, Any], path: str, names: Sequence[object], many: int) -> Maker:
         key = key_of(*names)
         if "options" in properties:
             options = properties["options"]
             if not isinstance(options, list) or not options or not all(isinstance(one, str) for one in options):  # pyright: ignore[reportUnknownVariableType]
-                raise SchemaError(f"{path}: options must be a list of texts")
+                raise SchemaError(f"{path}: options must be a list of strings")
             made = columns.choices(key, cast("list[str]", options))
         elif "regex" in properties:
             pattern = str(properties["regex"])
@@ -235,16 +239,16 @@ class _Reading:
             made = columns.texts(key, _LETTERS, least, most)
         before, after = properties.get("prefix", ""), properties.get("suffix", "")
         if not isinstance(before, str) or not isinstance(after, str):
-            raise SchemaError(f"{path}: prefix and suffix must be texts")
+            raise SchemaError(f"{path}: prefix and suffix must be strings")
         return columns.changed(made, lambda text: f"{before}{text}{after}") if before or after else made
 
     def _options(self, node: Node, kind: str, schema: Schema, options: Any, path: str) -> list[Any]:
         if not isinstance(options, list) or not options:
-            raise SchemaError(f"{path}: options must be a list of values; values of a file are not built")
+            raise SchemaError(f"{path}: options must be a list of values; reading values from a file is not supported")
         values = cast("list[Any]", options)
         for one in values:
             if not valid_default(self._tree.names, node, one) or (kind == "enum" and one not in node["symbols"]):
-                raise SchemaError(f"{path}: the option {one!r} is no {kind}")
+                raise SchemaError(f"{path}: the option {one!r} is not a valid {kind}")
             if kind in ("int", "long") and one not in _bounds(schema):
                 raise SchemaError(f"{path}: the option {one!r} does not fit {schema.type}")
         return [float(one) for one in values] if kind in ("float", "double") else values
@@ -263,13 +267,13 @@ def _checked(given: Any, kind: str, path: str) -> dict[str, Any]:
     built = _BUILT.get(kind, frozenset[str]())
     for name in properties:
         if name not in built:
-            there = f"; there are: {', '.join(sorted(built))}" if built else ""
-            raise SchemaError(f"{path}: {PROPERTIES} '{name}' is not built for the type {kind}{there}")
+            there = f"; supported: {', '.join(sorted(built))}" if built else ""
+            raise SchemaError(f"{path}: {PROPERTIES} '{name}' is not supported for the type {kind}{there}")
     several = sorted(_ALONE & properties.keys())
     if len(several) > 1:
-        raise SchemaError(f"{path}: {' and '.join(several)} cannot stand together")
+        raise SchemaError(f"{path}: {' and '.join(several)} cannot be combined")
     if "length" in properties and several:
-        raise SchemaError(f"{path}: length and {several[0]} together are not built")
+        raise SchemaError(f"{path}: length and {several[0]} together are not supported")
     return properties
 
 
@@ -290,7 +294,7 @@ def _length(properties: dict[str, Any], path: str) -> tuple[int, int]:
         least = given
         beyond = given + 1 if _is_int(given) else None
     if not _is_int(least) or beyond is None or not _is_int(beyond) or not 0 <= least < beyond <= _LENGTH_MAX + 1:
-        raise SchemaError(f"{path}: length must be of whole numbers from 0 to {_LENGTH_MAX}, min below max")
+        raise SchemaError(f"{path}: length must be a whole number from 0 to {_LENGTH_MAX}, min below max")
     return least, beyond - 1
 
 
@@ -324,7 +328,7 @@ def _numbers_of(given: Any, path: str, known: tuple[str, ...], fits: Any) -> dic
     found = cast("dict[str, Any]", given)
     for name, value in found.items():
         if name not in known:
-            raise SchemaError(f"{path}: '{name}' is not built; there are: {', '.join(known)}")
+            raise SchemaError(f"{path}: '{name}' is not supported; supported: {', '.join(known)}")
         if not fits(value):
             raise SchemaError(f"{path}: {name} is {value!r}, which does not fit the type")
     return found
@@ -359,7 +363,7 @@ def _iteration_of(
     initial = found.get("initial", start)
     low, high = min(start, restart), max(start, restart)
     if not step or restart == start or (restart > start) != (step > 0):
-        raise SchemaError(f"{what}: step must lead from start to restart, which are not the same")
+        raise SchemaError(f"{what}: step must lead from start to restart, and the two must differ")
     if not low <= initial <= high or initial == restart:
         raise SchemaError(f"{what}: initial must be from start to before restart")
     return start, restart, step, initial

@@ -39,7 +39,7 @@ class Datagen(SourceConnector):
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         found = warned_settings(config, {*KEYS.keys, TASK_ID}, self.kind, java="datagen")
         if (config.get(TIMEOUT_MS) or "").strip():
-            message = f"{TIMEOUT_MS} has no effect: how long making a record takes is known from its schema"
+            message = f"{TIMEOUT_MS} has no effect: the schema already limits the time to generate a record"
             found.append(FieldViolation(TIMEOUT_MS, message, "leave it out"))
         return found
 

@@ -96,7 +96,9 @@ def parsed(pattern: str) -> Part:
     except RecursionError as error:
         raise PatternError(f"the pattern {pattern[:60]}... is nested too deeply") from error
     if letters > _LETTERS_MAX:
-        raise PatternError(f"the pattern {pattern}: a text of it can have {letters} letters, more than {_LETTERS_MAX}")
+        raise PatternError(
+            f"the pattern {pattern} can generate {letters} characters, more than the maximum of {_LETTERS_MAX}"
+        )
     return found
 
 
@@ -155,7 +157,7 @@ class _Reader:
             self._at += 2
         found = self._either()
         if self._take() != ")":
-            raise self._wrong("a group without its end")
+            raise self._wrong("an unclosed group")
         return found
 
     def _escape(self) -> str:
@@ -177,7 +179,7 @@ class _Reader:
             first = False
             letter = self._take()
             if letter == "[" or self._text[self._at - 1 : self._at + 1] == "&&":
-                raise self._wrong("a class within a class")
+                raise self._wrong("a character class within a character class")
             letters = self._escape() if letter == "\\" else letter
             if len(letters) == 1 and self._next_is("-") and self._text[self._at + 1 : self._at + 2] not in ("]", ""):
                 self._at += 1
@@ -190,7 +192,7 @@ class _Reader:
         self._at += 1
         chosen = [c for c in _PRINTABLE if c not in found] if negative else list(found)
         if not chosen or any("\ud800" <= c <= "\udfff" for c in chosen):
-            raise self._wrong("a class without any letter that can be written")
+            raise self._wrong("a character class without printable characters")
         return "".join(chosen)
 
     def _counted(self, part: Part) -> Part:
@@ -198,7 +200,7 @@ class _Reader:
             return part
         least, most = self._count()
         if self._at < len(self._text) and self._text[self._at] in "?+*":
-            raise self._wrong("a lazy or possessive count")
+            raise self._wrong("a lazy or possessive quantifier")
         return Repeat(part, least, most)
 
     def _count(self) -> tuple[int, int]:
@@ -213,12 +215,12 @@ class _Reader:
         low = int(least)
         high = int(most) if most else low + _ENDLESS_MORE if comma else low
         if high < low or high > _COUNT_MAX:
-            raise self._wrong(f"the count {{{body}}}: at most {_COUNT_MAX}, and not less than its least")
+            raise self._wrong(f"the quantifier {{{body}}}: at most {_COUNT_MAX}, and its minimum not above its maximum")
         return low, high
 
     def _take(self) -> str:
         if self._at >= len(self._text):
-            raise self._wrong("it ends too soon")
+            raise self._wrong("an unexpected end")
         self._at += 1
         return self._text[self._at - 1]
 
@@ -226,7 +228,7 @@ class _Reader:
         return self._text[self._at : self._at + 1] == letter
 
     def _wrong(self, what: str) -> PatternError:
-        return PatternError(f"the pattern {self._pattern}: {what} is not built, or wrong")
+        return PatternError(f"the pattern {self._pattern}: {what} is not supported or not valid")
 
 
 def _maker(part: Part, names: Sequence[object]) -> Maker:

@@ -38,7 +38,7 @@ KEYS = ConfigDef(
     ConfigKey(SEED, Type.LONG, None, _LOW,
               "Numeric seed for generating random data. Two connectors started with the same seed will "
               "deterministically produce the same data. Each task will generate different data than the other tasks in "
-              "the same connector. Unset: a seed of the connector's name."),
+              "the same connector. If unset, the seed is derived from the connector's name."),
     ConfigKey(TIMEOUT_MS, Type.LONG, None, _LOW, "Timeout in milliseconds for making a record."),
 )  # fmt: skip
 
@@ -91,7 +91,7 @@ def _read(path: Path) -> str:
             data = file.read(_SCHEMA_BYTES_MAX + 1)
         text = data.decode()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         fix = "name a file that every worker can read, or write the schema to schema.string"
         raise ConfigError(f"{SCHEMA_FILE}: {path} cannot be read: {why}", field=SCHEMA_FILE, fix=fix) from error
     if len(data) > _SCHEMA_BYTES_MAX:

@@ -43,7 +43,7 @@ def columns_for(settings: DatagenSettings, seed: int, task: int) -> Columns:
     if settings.key_field and settings.key_field not in columns.schema.places:
         known = ", ".join(columns.schema.places)
         raise ConfigError.for_value(
-            KEY_FIELD, settings.key_field, f"the schema has no such field; there are: {known}", fix="write one of them"
+            KEY_FIELD, settings.key_field, f"the schema has no such field; its fields: {known}", fix="write one of them"
         )
     return columns
 
@@ -136,7 +136,7 @@ class DatagenTask(SourceTask):
 
     def _end(self) -> None:
         if not self._is_done:
-            _log.info("all %d records are made", self._settings.iterations)
+            _log.info("all %d records have been generated", self._settings.iterations)
             self._is_done = True
 
 
@@ -151,5 +151,5 @@ def _number(offset: Mapping[str, Any], key: str) -> int:
     number = offset.get(key, 0)
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         fix = f"alter the offset to a number from 0 under '{key}'"
-        raise ConfigError(f"the stored offset {dict(offset)} is none of a datagen task's", fix=fix)
+        raise ConfigError(f"the stored offset {dict(offset)} is not an offset of a datagen task", fix=fix)
     return number

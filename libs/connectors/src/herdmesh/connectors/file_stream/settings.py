@@ -23,11 +23,11 @@ def require_file(config: Config, doing: str) -> str:
 def missing_file(config: Config, doing: str) -> list[ConfigError]:
     if (config.get("file") or "").strip():
         return []
-    message = f'Missing configuration "file": there is no standard stream to {doing} in a worker'
+    message = f'Missing configuration "file": a worker has no standard stream to {doing}'
     return [ConfigError(message, field="file", fix="name a file")]
 
 
 def absent_file(path: str, error: OSError) -> tuple[str, str]:
     """Return the wait of a source whose file cannot be read, and the reason."""
-    why = "it does not exist" if isinstance(error, FileNotFoundError) else f"it cannot be looked at: {error.strerror}"
-    return f"file {path}", f"{why} on this worker; it is read as soon as it is there (file)"
+    why = "it does not exist" if isinstance(error, FileNotFoundError) else f"it cannot be read: {error.strerror}"
+    return f"file {path}", f"{why} on this worker; the task reads it as soon as it exists (file)"

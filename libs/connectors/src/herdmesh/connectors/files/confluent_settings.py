@@ -86,7 +86,7 @@ def _one_class(choices: Mapping[str, str] | Sequence[str]) -> Validator:
 
     def check(field: str, value: Any) -> None:
         if value not in names:
-            why = "Value must be non-null" if value is None else "not built here"
+            why = "Value must be non-null" if value is None else "not supported here"
             raise ConfigError.for_value(field, value, why, fix=f"write one of {', '.join(names)}")
 
     return Validator(f"[{', '.join(names)}]", check)
@@ -228,7 +228,7 @@ def task_config_of(dialect: Dialect, config: Config) -> dict[str, str | None]:
 def _not_built(dialect: Dialect, config: Config) -> list[ConfigError]:
     """Return an error for every key that requests an unsupported feature."""
     return [
-        ConfigError.for_value(key, text, f"not built here: {why}", fix=fix)
+        ConfigError.for_value(key, text, f"not supported here: {why}", fix=fix)
         for key, (same, why, fix) in dialect.refused.items()
         if (text := (config.get(key) or "").strip()).lower() not in same
     ]
@@ -298,6 +298,6 @@ def warnings_of(dialect: Dialect, config: Config) -> list[FieldViolation]:
     ]
     found += _of_other_partitioners(config)
     if (config.get(_ROTATE_MS) or "-1").strip() != "-1":
-        message = f"{_ROTATE_MS} is how long the oldest record waits here, not a span of the records' own times"
+        message = f"{_ROTATE_MS} limits here how long the oldest record waits; it is not a span of record timestamps"
         found.append(FieldViolation(_ROTATE_MS, message, f"or use {_SCHEDULE_MS}"))
     return [*found, *key_warnings.unknown(config, {*dialect.keys.keys, *silent, *dialect.refused}, dialect.java)]

@@ -42,7 +42,7 @@ _COPIED_BYTES: Final = 1 << 16
 _EXIT_TIMEOUT_S: Final = 10.0
 _SILENT: Final = frozenset(("java.net.SocketTimeoutException", f"{_HADOOP}.net.ConnectTimeoutException"))
 _LOOK_AT: Final = (
-    "is that name node there, and does the network let this worker's packets through to it? (core-site.xml: "
+    "check that the name node runs there and that the network lets this worker's packets through (core-site.xml: "
     "ipc.client.connect.timeout, ipc.client.connect.max.retries.on.timeouts, ipc.client.rpc-timeout.ms)"
 )
 _CLIENT: Final = {
@@ -118,7 +118,7 @@ class HadoopJvm:
             if gateway is not None:
                 gateway.shutdown()
                 self._process.stdin.close()
-                with waits.on("Hadoop's client", "its JVM to end"):
+                with waits.on("Hadoop's client", "shutting down its JVM"):
                     self._process.wait(_EXIT_TIMEOUT_S)
 
     def _started(self) -> Any:
@@ -138,7 +138,9 @@ class HadoopJvm:
                 return_proc=True,
             )
         except ValueError as error:  # the JVM exited before it reported its port
-            raise OSError("the JVM for Hadoop's client did not start: is there a Java, as for Spark?") from error
+            raise OSError(
+                "the JVM for Hadoop's client did not start: check that Java is installed, as for Spark"
+            ) from error
         return _py4j.JavaGateway(
             gateway_parameters=_py4j.GatewayParameters(port=port, auth_token=token, auto_convert=True)
         )

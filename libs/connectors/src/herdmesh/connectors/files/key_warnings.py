@@ -51,9 +51,9 @@ def unused(config: Config) -> list[FieldViolation]:
     found += [no_effect(key, f"{DIRECTORY} is not in S3") for key in _OF_S3 if key in config and scheme != "s3"]
     form = values[settings.FORMAT]
     if settings.JSON_DECIMALS in config and form not in ("json", "text"):
-        found.append(no_effect(settings.JSON_DECIMALS, f"files of {form} have decimals of their own"))
+        found.append(no_effect(settings.JSON_DECIMALS, f"{form} files have a decimal type"))
     if HADOOP_USER in config and scheme in ("s3", "file"):
-        found.append(no_effect(HADOOP_USER, f"{DIRECTORY} is not Hadoop's"))
+        found.append(no_effect(HADOOP_USER, f"{DIRECTORY} is not in a Hadoop file system"))
     return found
 
 

@@ -64,7 +64,7 @@ class Location:
             raise ConfigError(f"{DIRECTORY}: {directory} names no bucket", field=DIRECTORY, fix="s3://BUCKET/FOLDER")
         if any(part in ("", ".", "..") for part in path.split("/") if path):
             fix = "write the folder without empty parts, . and .."
-            raise ConfigError(f"{DIRECTORY}: {directory} is not the plain name of a folder", field=DIRECTORY, fix=fix)
+            raise ConfigError(f"{DIRECTORY}: {directory} is not a plain folder path", field=DIRECTORY, fix=fix)
         return cls("s3" if scheme in _S3 else scheme, found["authority"], path)
 
     @property
@@ -101,7 +101,9 @@ class Access:
         found = cls(*(settings.get(key) or None for key in keys))
         if (found.s3_access_key is None) != (found.s3_secret_key is None):
             missing = S3_SECRET_KEY if found.s3_secret_key is None else S3_ACCESS_KEY
-            raise ConfigError(f"{missing} is missing: the two keys go together", field=missing, fix="set both, or none")
+            raise ConfigError(
+                f"{missing} is missing: both keys are needed for a login", field=missing, fix="set both, or neither"
+            )
         found.s3_address()
         return found
 
@@ -112,7 +114,7 @@ class Access:
         found = _ENDPOINT.fullmatch(self.s3_endpoint)
         if found is None:
             raise ConfigError.for_value(
-                S3_ENDPOINT, self.s3_endpoint, "not an address of a server", fix="http://HOST:PORT or https://HOST"
+                S3_ENDPOINT, self.s3_endpoint, "not a server address", fix="http://HOST:PORT or https://HOST"
             )
         return found["scheme"] or "https", found["address"]
 
@@ -171,7 +173,7 @@ def folder_problem(folder: Path) -> ConfigError | None:
         with TemporaryDirectory(prefix=".herdmesh-probe-", dir=existing) as probe:
             (Path(probe) / "file").write_bytes(b"x")
     except OSError as error:
-        fix = f"name a folder this worker may write to, or give it the right to write to {existing}"
+        fix = f"name a folder that this worker may write to, or grant it write permission on {existing}"
         return ConfigError(f"{DIRECTORY}: {absolute} cannot be written: {error.strerror}", field=DIRECTORY, fix=fix)
     return None
 
@@ -187,7 +189,7 @@ def make_folder(location: Location) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{DIRECTORY}: {folder} cannot be made: {error.strerror}", field=DIRECTORY) from error
+        raise ConfigError(f"{DIRECTORY}: {folder} cannot be created: {error.strerror}", field=DIRECTORY) from error
 
 
 def _too_long() -> ConfigError:

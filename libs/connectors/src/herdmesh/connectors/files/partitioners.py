@@ -108,7 +108,9 @@ class FieldPartitioner:
             text = _folder_text(value, schema)
             part = f"{name}={text}"
             if text is None or len(part.encode()) > FOLDER_BYTES_MAX:
-                why = "is no text, number or boolean" if text is None else f"needs over {FOLDER_BYTES_MAX} bytes"
+                why = (
+                    "is not a string, number or boolean" if text is None else f"is longer than {FOLDER_BYTES_MAX} bytes"
+                )
                 return DataError(f"the field {name} cannot name a folder: its value {why}")
             parts.append(part)
         return "/".join(parts)
@@ -144,7 +146,7 @@ def topic_folder(topic: str) -> str | DataError:
     """
     name = _visible(escaped(topic)) or NO_VALUE
     if len(name.encode()) > FOLDER_BYTES_MAX:
-        return DataError(f"the topic {topic[:80]}... cannot name a folder: it needs over {FOLDER_BYTES_MAX} bytes")
+        return DataError(f"the topic {topic[:80]}... cannot name a folder: it is longer than {FOLDER_BYTES_MAX} bytes")
     return name
 
 
@@ -187,7 +189,7 @@ class TimePartitioner:
 
     def _made(self, time_ms: int) -> str | DataError:
         if time_ms < YEAR_1_MS:
-            return DataError(f"the time {time_ms} is before the year 1, which a folder's name cannot tell")
+            return DataError(f"the time {time_ms} is before the year 1, which a folder name cannot express")
         local_ms = time_ms + offset_ms(self._zone, time_ms)
         return self._format.format(local_ms // self._duration_ms * self._duration_ms).strip("/")
 
@@ -205,11 +207,12 @@ def pattern_problem(pattern: str) -> str:
     strange = {letter for letter, _, _ in tokens_of(pattern) if letter} - TIME_LETTERS
     if strange:
         return (
-            f"the letters {', '.join(sorted(strange))} are not for folders; these are: {''.join(sorted(TIME_LETTERS))}"
+            f"the pattern letters {', '.join(sorted(strange))} are not supported in folder names; supported: "
+            f"{''.join(sorted(TIME_LETTERS))}"
         )
     shown = shown_folder(pattern)
     if any(not part or part.startswith(".") for part in shown.split("/")):
-        return f"it makes the folder {shown!r}"
+        return f"it would create the folder {shown!r}"
     return ""
 
 
@@ -240,7 +243,7 @@ class KafkaTimes:
         times = batch.timestamps_ms
         if None not in times:
             return cast("Sequence[int]", times)
-        return [DataError("the record has no time") if one is None else one for one in times]
+        return [DataError("the record has no timestamp") if one is None else one for one in times]
 
 
 class FieldTimes:
@@ -258,7 +261,9 @@ class FieldTimes:
         kind = None if schema is None else schema.name
         if kind is not None and kind in _OF_NO_DAY:
             name = kind.rpartition(".")[2]
-            problem = DataError(f"the field {self._field} is a {name}, which is of no day; name a Date or a Timestamp")
+            problem = DataError(
+                f"the field {self._field} is a {name}, which has no date; name a Date or Timestamp field"
+            )
             return [problem] * len(batch)
         if schema is not None and schema.type == "FLOAT32":
             return [self._no_time()] * len(batch)
@@ -279,7 +284,8 @@ class FieldTimes:
 
     def _no_time(self) -> DataError:
         return DataError(
-            f"the field {self._field} has no time: milliseconds since 1970 or a date as 2026-11-22T13:00:00Z"
+            f"the field {self._field} is not a timestamp: write milliseconds since 1970 or a date such as "
+            "2026-11-22T13:00:00Z"
         )
 
 

@@ -46,14 +46,17 @@ REQUEST_TIMEOUT_S = 60
 _COMPARED_BYTES = 1 << 20
 _JARS = "use file or s3, or give workers the jars of this file system (HERDMESH_SPARK_JARS)"
 _HOPELESS = {
-    "NO_SUCH_BUCKET": (DIRECTORY, "make the bucket, or name another"),
-    "ACCESS_DENIED": (DIRECTORY, "let these credentials list, read, write and delete objects there"),
+    "NO_SUCH_BUCKET": (DIRECTORY, "create the bucket, or name another"),
+    "ACCESS_DENIED": (DIRECTORY, "grant these credentials the right to list, read, write and delete objects there"),
     "INVALID_ACCESS_KEY_ID": (S3_ACCESS_KEY, "use keys that exist at this endpoint"),
     "SIGNATURE_DOES_NOT_MATCH": (S3_ACCESS_KEY, "check the two keys"),
-    "AccessControlException": (DIRECTORY, f"give the user the right to write there, or name another ({HADOOP_USER})"),
+    "AccessControlException": (DIRECTORY, f"grant the user write permission there, or name another ({HADOOP_USER})"),
     "No FileSystem for scheme": (DIRECTORY, _JARS),
     "ClassNotFoundException": (DIRECTORY, _JARS),
-    "is not a valid DFS filename": (DIRECTORY, "HDFS takes no colon in a name: check the folders of the partitioner"),
+    "is not a valid DFS filename": (
+        DIRECTORY,
+        "HDFS does not allow a colon in a name: check the folders of the partitioner",
+    ),
 }
 """Errors of S3 and Hadoop that a retry cannot fix: the key to change and the fix."""
 _REQUEST_ID = re.compile(r"\s*\(?Request ID:[^)]*\)?")
@@ -110,7 +113,8 @@ class RemoteFiles:
         if self.exists(published):
             if self.exists(staged) and not self._are_same(staged, published):
                 raise TaskFailed(
-                    f"{self.location}/{published} exists already and is another file; {staged} waits to take its name"
+                    f"{self.location}/{published} already exists and is a different file; move it away, {staged} waits "
+                    "to take its name"
                 )
             return True
         source, target = self._path(staged), self._path(published)

@@ -87,10 +87,10 @@ def check_pattern(field: str, value: Any) -> None:
 KEYS = ConfigDef(
     ConfigKey(
         DIRECTORY, Type.STRING, REQUIRED, _HIGH,
-        "Where files are published: a folder on a disk all workers see (made when absent), s3://BUCKET/FOLDER, or a "
-        "URI that Hadoop's client knows.", non_empty_string(),
+        "Folder of the published files: on a disk that all workers share (created if missing), s3://BUCKET/FOLDER, or "
+        "the URI of a Hadoop file system.", non_empty_string(),
     ),
-    ConfigKey(FORMAT, Type.STRING, "parquet", _HIGH, "What the files look like inside.", one_of(*COMPRESSIONS)),
+    ConfigKey(FORMAT, Type.STRING, "parquet", _HIGH, "Format of the files.", one_of(*COMPRESSIONS)),
     ConfigKey(
         COMPRESSION, Type.STRING, None, _LOW,
         "Compression of the files: zstd (if not set), snappy, gzip or none for parquet; none (if not set) or gzip for "
@@ -98,62 +98,68 @@ KEYS = ConfigDef(
     ),
     ConfigKey(
         JSON_DECIMALS, Type.STRING, "NUMERIC", _LOW,
-        "Decimals in JSON: NUMERIC, a number with all digits, or BASE64, as Java's JsonConverter has them.",
+        "Decimals in JSON: NUMERIC, a number with all digits, or BASE64, as Java's JsonConverter writes them.",
         one_of_ignoring_case("NUMERIC", "BASE64"),
     ),
     ConfigKey(
-        FLUSH_RECORDS, Type.INT, FLUSH_RECORDS_DEFAULT, _MEDIUM, "Publish when a task holds so many records.",
+        FLUSH_RECORDS, Type.INT, FLUSH_RECORDS_DEFAULT, _MEDIUM, "Publish when a task holds this many records.",
         at_least(1),
     ),
     ConfigKey(
         FILE_RECORDS, Type.INT, 0, _MEDIUM,
-        "Publish when one file has so many records; no file gets more. 0 = no limit.", at_least(0),
+        "Maximum number of records in a file; the task publishes when a file has as many. 0 = no limit.", at_least(0),
     ),
     ConfigKey(
         ROTATE_INTERVAL_MS, Type.LONG, ROTATE_INTERVAL_MS_DEFAULT, _MEDIUM,
-        "Publish when the oldest record a task holds has waited so long, in milliseconds.", at_least(1),
+        "Publish when the oldest record that a task holds has waited this long, in milliseconds.", at_least(1),
     ),
     ConfigKey(
         ROTATE_BYTES, Type.LONG, ROTATE_BYTES_DEFAULT, _MEDIUM,
-        "Publish when what a task holds takes so many bytes of memory.", at_least(1),
+        "Publish when the records that a task holds take this many bytes of memory.", at_least(1),
     ),
     ConfigKey(
         PARTITIONER, Type.STRING, "none", _MEDIUM,
-        "Which subfolder a record goes to: none, one of its Kafka partition, of fields, or of a time.",
+        "Subfolder of a record: none, by Kafka partition, by fields, or by time.",
         one_of(*PARTITIONERS),
     ),
     ConfigKey(
-        PARTITION_FIELDS, Type.LIST, [], _MEDIUM, "With partitioner=field: the fields, in the order of the folders.",
+        PARTITION_FIELDS, Type.LIST, [], _MEDIUM,
+        "With partitioner=field: fields that name the subfolders, outermost first.",
     ),
     ConfigKey(
         PATH_FORMAT, Type.STRING, PATH_FORMAT_DEFAULT, _MEDIUM,
-        "With partitioner=time: the folders, as a Java date pattern.", Validator("date pattern", check_pattern),
+        "With partitioner=time: Java date pattern of the subfolders.", Validator("date pattern", check_pattern),
     ),
     ConfigKey(
         DURATION_MS, Type.LONG, DURATION_MS_DEFAULT, _MEDIUM,
-        "With partitioner=time: times are rounded down to so many milliseconds.", at_least(1),
+        "With partitioner=time: time span of a subfolder, in milliseconds; times are rounded down to a multiple of it.",
+        at_least(1),
     ),
     ConfigKey(
-        TIMEZONE, Type.STRING, "UTC", _MEDIUM, "With partitioner=time: whose day and hour.",
+        TIMEZONE, Type.STRING, "UTC", _MEDIUM, "With partitioner=time: time zone of the subfolders.",
         Validator("name of a time zone", check_zone),
     ),
     ConfigKey(
         EXTRACTOR, Type.STRING, "Record", _MEDIUM,
-        "With partitioner=time: the time of a record: Record (Kafka's), Wallclock (when it is written) or RecordField.",
+        "With partitioner=time: source of a record's time: Record (Kafka's timestamp), Wallclock (time of writing) or "
+        "RecordField.",
         one_of(*TIMES),
     ),
     ConfigKey(
         TIMESTAMP_FIELD, Type.STRING, "timestamp", _MEDIUM,
-        "With timestamp.extractor=RecordField: the field, milliseconds since 1970 or ISO 8601.", non_empty_string(),
+        "With timestamp.extractor=RecordField: field with the time, in milliseconds since 1970 or ISO 8601.",
+        non_empty_string(),
     ),
-    ConfigKey(TOPIC_FOLDERS, Type.BOOLEAN, False, _LOW, "A folder for each topic, above the partitioner's."),
-    ConfigKey(S3_REGION, Type.STRING, None, _MEDIUM, "Region of the bucket; if not set, from AWS's environment."),
+    ConfigKey(TOPIC_FOLDERS, Type.BOOLEAN, False, _LOW,
+              "Whether each topic has its own folder, above the partitioner's subfolders."),
+    ConfigKey(S3_REGION, Type.STRING, None, _MEDIUM, "Region of the bucket; if not set, from the AWS environment."),
     ConfigKey(
-        S3_ENDPOINT, Type.STRING, None, _MEDIUM, "http://HOST:PORT of a server that speaks S3's protocol; none = AWS.",
+        S3_ENDPOINT, Type.STRING, None, _MEDIUM,
+        "Address of an S3-compatible server, http://HOST:PORT; if not set, AWS.",
     ),
     ConfigKey(
         S3_ACCESS_KEY, Type.STRING, None, _MEDIUM,
-        "Access key for S3; if not set, AWS's usual chain of environment, files and the machine's role.",
+        "Access key for S3; if not set, the AWS credential chain: environment, files and the machine's role.",
     ),
     ConfigKey(S3_SECRET_KEY, Type.PASSWORD, None, _MEDIUM, "Secret key for S3."),
     ConfigKey(HADOOP_USER, Type.STRING, None, _LOW, "User name for Hadoop's client; if not set, the worker's."),
@@ -206,7 +212,7 @@ def _compression(values: Mapping[str, Any]) -> str | None:
     name, compression = values[FORMAT], values[COMPRESSION]
     if compression is not None and compression not in COMPRESSIONS[name]:
         fix = f"write {' or '.join(COMPRESSIONS[name])}"
-        raise ConfigError.for_value(COMPRESSION, compression, f"there is no such compression of {name}", fix=fix)
+        raise ConfigError.for_value(COMPRESSION, compression, f"{name} files do not support it", fix=fix)
     return compression
 
 
@@ -216,13 +222,13 @@ def _partitioner(values: Mapping[str, Any], *, defaults: bool = True) -> Partiti
     if kind == "field":
         if not fields or not all(fields):
             raise ConfigError.for_value(
-                PARTITION_FIELDS, fields, "partitioner=field needs fields", fix="name one field or more"
+                PARTITION_FIELDS, fields, "partitioner=field needs fields", fix="name at least one field"
             )
         return FieldPartitioner(fields, defaults=defaults)
     if kind == "time":
         is_hdfs = Location.parse(values[DIRECTORY]).scheme in ("hdfs", "webhdfs", "swebhdfs")
         if is_hdfs and ":" in shown_folder(values[PATH_FORMAT]):
-            why = "HDFS takes no colon in a name"
+            why = "HDFS does not allow a colon in a name"
             raise ConfigError.for_value(PATH_FORMAT, values[PATH_FORMAT], why, fix=PATH_FORMAT_DEFAULT)
         times = TIMES[values[EXTRACTOR]](values[TIMESTAMP_FIELD], defaults)
         return TimePartitioner(values[PATH_FORMAT], values[DURATION_MS], values[TIMEZONE], times)

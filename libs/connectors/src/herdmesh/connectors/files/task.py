@@ -112,7 +112,7 @@ class FileSinkTask(StagingSinkTask):
         if size_bytes <= most:
             self._add(batch, folder)
             return
-        why = f"its folder takes {size_bytes} bytes, and in {self._settings.location.text} there are {most} for it"
+        why = f"its folder name has {size_bytes} bytes, and {self._settings.location.text} allows {most}"
         for place in range(len(batch)):
             self._context.skip_record(
                 batch, place, DataError(f"the record cannot be written: {why} ({folder[:80]}...)")

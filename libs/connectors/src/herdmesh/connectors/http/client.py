@@ -122,7 +122,7 @@ class HttpClient:
         try:
             return _exchange(self._http, request.method, request.url, self._settings.timeout_s, headers, content=body)
         except httpx.InvalidURL as error:
-            raise RequestRefused(f"{request}: no URL can be made for it: {error}") from error
+            raise RequestRefused(f"{request}: its URL is not valid: {error}") from error
         except (httpx.HTTPError, RuntimeError, ssl.SSLError) as error:  # RuntimeError: the client is closed
             raise _no_answer(f"{request.method} {shown(request.url)}", error) from error
 
@@ -133,12 +133,14 @@ class HttpClient:
             return Busy(said, wait_s)
         if status in _NOT_ALLOWED:
             return ConfigError(
-                f"{said}; the receiver wants another authorization", field=AUTHORIZATION, fix="correct the credentials"
+                f"{said}; the receiver rejected the authorization", field=AUTHORIZATION, fix="correct the credentials"
             )
         if status < 400:
-            return ConfigError(f"{said}; a redirect is not followed", field=URL, fix="write the address it leads to")
+            return ConfigError(
+                f"{said}; a redirect is not followed", field=URL, fix="write the address that the redirect names"
+            )
         if status in _NO_PLACE and self._settings.url.is_fixed:
-            return ConfigError(f"{said}; nothing takes records there", field=URL, fix="correct the URL")
+            return ConfigError(f"{said}; the receiver has nothing at this URL", field=URL, fix="correct the URL")
         return RequestRefused(f"{request}: {said}", too_large=status == 413)
 
 
@@ -183,7 +185,7 @@ class _Tokens:
         except (httpx.HTTPError, RuntimeError, ssl.SSLError) as error:
             raise _no_answer(asked, error) from error
         if status in (400, 401, 403):
-            message = f"{asked}: HTTP {status}; the server does not know the client, or its secret is another"
+            message = f"{asked}: HTTP {status}; the server rejected the client id or its secret"
             raise ConfigError(message, field=CLIENT_SECRET, fix="correct oauth2.client.id and oauth2.client.secret")
         if status != 200:
             raise Busy(f"{asked}: HTTP {status}", wait_s)
@@ -193,7 +195,7 @@ class _Tokens:
             raise ConfigError(f"{asked} is not a JSON object", field=TOKEN_URL) from error
         found = answer.get(settings.token_property)
         if not isinstance(found, str) or not found:
-            raise ConfigError(f"{asked} has no text '{settings.token_property}'", field=TOKEN_PROPERTY)
+            raise ConfigError(f"{asked} has no string '{settings.token_property}'", field=TOKEN_PROPERTY)
         keep_secret((found,))
         lasts_s = answer.get("expires_in")
         lasts_s = float(lasts_s) if isinstance(lasts_s, int | float) else _TOKEN_S_DEFAULT
@@ -229,10 +231,10 @@ def _no_answer(what: str, error: Exception) -> Exception:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return ConfigError(
                 f"{what}: the certificate is not trusted: {cause.verify_message}", field=TRUSTED,
-                fix="name a PEM file with the authority that signed it",
+                fix="name a PEM file with the certificate of the authority that signed it",
             )  # fmt: skip
         cause = cause.__cause__ or cause.__context__
-    return Busy(f"{what} had no answer: {error or type(error).__name__}", is_broken=isinstance(error, _BROKEN))
+    return Busy(f"{what} got no response: {error or type(error).__name__}", is_broken=isinstance(error, _BROKEN))
 
 
 def shown(url: str) -> str:

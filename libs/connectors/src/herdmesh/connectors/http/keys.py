@@ -58,18 +58,18 @@ REFUSED: Mapping[str, str] = {
     "headers": f"write them to {ADDITIONAL}, or {SECRET_HEADERS} where they are secret, as name:value,name:value",
     "regex.patterns": "use a transformation that changes the value",
     "regex.replacements": "use a transformation that changes the value",
-    "http.proxy.host": "leave it out: requests go to the receiver itself",
-    "kafka.retry.backoff.ms": "leave it out: a request is tried again by retry.backoff.ms, without end",
+    "http.proxy.host": "leave it out: requests go directly to the receiver",
+    "kafka.retry.backoff.ms": "leave it out: requests are retried every retry.backoff.ms, without a limit",
 }
 """Unsupported keys of the Java connectors that would change the content or the target of requests."""
 WITHOUT_EFFECT: Mapping[str, str] = {
-    "behavior.on.error": "errors.tolerance and errors.deadletterqueue.* say what becomes of a record that is refused",
-    "batch.key.pattern": "a request holds records of one partition whose URL is the same",
+    "behavior.on.error": "errors.tolerance and errors.deadletterqueue.* decide about refused records",
+    "batch.key.pattern": "a request holds records of one partition with the same URL",
     "http.request.timeout.ms": f"write {TIMEOUT_S}, in seconds",
     "http.connect.timeout.ms": f"write {TIMEOUT_S}, in seconds",
-    "retry.backoff.policy": "the pause between two tries is always the same",
-    "reporter.bootstrap.servers": "answers of the receiver are not written to topics",
-    "reporter.result.topic.name": "answers of the receiver are not written to topics",
+    "retry.backoff.policy": "the wait between two attempts is constant",
+    "reporter.bootstrap.servers": "responses of the receiver are not written to topics",
+    "reporter.result.topic.name": "responses of the receiver are not written to topics",
     "reporter.error.topic.name": "use errors.deadletterqueue.topic.name",
 }
 
@@ -80,67 +80,73 @@ def _check_statuses(key: str, value: Any) -> None:
 
 KEYS = ConfigDef(
     ConfigKey(URL, Type.STRING, None, _HIGH,
-              "Where requests go, http or https. ${topic} and ${key} in path or query stand for those of the record."),
-    ConfigKey(METHOD, Type.STRING, "POST", _HIGH, "Method of the requests.",
+              "URL of the requests, http or https. ${topic} and ${key} in path or query are replaced by those of the "
+              "record."),
+    ConfigKey(METHOD, Type.STRING, "POST", _HIGH, "HTTP method of the requests.",
               one_of_ignoring_case("POST", "PUT", "PATCH")),
     ConfigKey(AUTHORIZATION, Type.STRING, "none", _HIGH, "The HTTP authorization type.", one_of(*TYPES)),
-    ConfigKey(STATIC, Type.PASSWORD, None, _MEDIUM, "With static: the value of the header Authorization."),
-    ConfigKey(USER, Type.STRING, None, _MEDIUM, "With basic: the user."),
-    ConfigKey(PASSWORD, Type.PASSWORD, None, _MEDIUM, "With basic: the password."),
+    ConfigKey(STATIC, Type.PASSWORD, None, _MEDIUM, "With static: value of the header Authorization."),
+    ConfigKey(USER, Type.STRING, None, _MEDIUM, "With basic: user name."),
+    ConfigKey(PASSWORD, Type.PASSWORD, None, _MEDIUM, "With basic: password."),
     ConfigKey(TOKEN_URL, Type.STRING, None, _MEDIUM,
               "With oauth2: URL that issues access tokens (client credentials grant)."),
-    ConfigKey(CLIENT_ID, Type.STRING, None, _MEDIUM, "With oauth2: the client id."),
-    ConfigKey(CLIENT_SECRET, Type.PASSWORD, None, _MEDIUM, "With oauth2: the client's secret."),
+    ConfigKey(CLIENT_ID, Type.STRING, None, _MEDIUM, "With oauth2: client id."),
+    ConfigKey(CLIENT_SECRET, Type.PASSWORD, None, _MEDIUM, "With oauth2: client secret."),
     ConfigKey(TOKEN_MODE, Type.STRING, "HEADER", _LOW,
-              "With oauth2: whether client id and secret go as a header (basic) or as parameters of the form.",
+              "With oauth2: whether client id and secret are sent in a header (basic) or as form parameters.",
               one_of_ignoring_case("HEADER", "URL")),
-    ConfigKey(SCOPE, Type.STRING, None, _LOW, "With oauth2: the requested scope."),
+    ConfigKey(SCOPE, Type.STRING, None, _LOW, "With oauth2: requested scope."),
     ConfigKey(TOKEN_PROPERTY, Type.STRING, "access_token", _LOW,
-              "With oauth2: the member of the response that has the token."),
-    ConfigKey(CONTENT_TYPE, Type.STRING, None, _LOW, "The header Content-Type; by what is sent when it is left out."),
-    ConfigKey(ADDITIONAL, Type.LIST, [], _LOW, "More headers, as name:value,name:value."),
-    ConfigKey(SECRET_HEADERS, Type.PASSWORD, None, _LOW, "Headers with secret values, in the same form."),
+              "With oauth2: field of the response that has the token."),
+    ConfigKey(CONTENT_TYPE, Type.STRING, None, _LOW,
+              "Value of the header Content-Type; if unset, it follows from the body."),
+    ConfigKey(ADDITIONAL, Type.LIST, [], _LOW, "Additional headers, as name:value,name:value."),
+    ConfigKey(SECRET_HEADERS, Type.PASSWORD, None, _LOW, "Additional headers with secret values, in the same form."),
     ConfigKey(TIMEOUT_S, Type.INT, 30, _LOW, "Timeout of the connection and of the response, in seconds.",
               at_least(1)),
     ConfigKey(BATCHING, Type.BOOLEAN, None, _HIGH,
-              "Whether several records are sent in one request. Unset: when batch.max.size is set and above 1; under "
-              "Aiven's class name no."),
+              "Whether several records are sent in one request. If unset: yes if batch.max.size is above 1; no under "
+              "Aiven's class name."),
     ConfigKey(BATCH_MAX, Type.INT, None, _MEDIUM,
-              f"How many, at most; {BATCH_MAX_DEFAULT} with batching.enabled alone.", optional_between(1, 1_000_000)),
-    ConfigKey(PREFIX, Type.STRING, None, _MEDIUM, r"What a batch begins with; \n, \r, \t and \\ may be in it."),
+              f"Maximum number of records in a request; {BATCH_MAX_DEFAULT} if only batching.enabled is set.",
+              optional_between(1, 1_000_000)),
+    ConfigKey(PREFIX, Type.STRING, None, _MEDIUM,
+              r"Text before the first record of a batch; may contain the escapes \n, \r, \t and \\."),
     ConfigKey(SUFFIX, Type.STRING, None, _MEDIUM,
-              r"What a batch ends with; \n when it is left out, nothing under Confluent's class name."),
+              r"Text after the last record of a batch; if unset \n, or nothing under Confluent's class name."),
     ConfigKey(SEPARATOR, Type.STRING, None, _MEDIUM,
-              r"What is between two records; \n when it is left out, a comma under Confluent's class name."),
+              r"Text between two records of a batch; if unset \n, or a comma under Confluent's class name."),
     ConfigKey(AS_ARRAY, Type.BOOLEAN, False, _MEDIUM, "Whether a batch is one JSON array: `[`, `,` and `]`."),
     ConfigKey(SPLIT, Type.BOOLEAN, True, _MEDIUM,
-              "Whether a refused batch is sent again in halves to find the record that is refused."),
+              "Whether a refused batch is sent again in halves to find the refused record."),
     ConfigKey(FORMAT, Type.STRING, None, _MEDIUM,
-              "string: text and bytes as they are, all else as JSON. json: each value as JSON, a text in quotes. When "
-              "it is unset: as string, unless batch.json.as.array is true.", optional_one_of("json", "string")),
+              "string: strings and bytes unchanged, all other values as JSON. json: each value as JSON, strings in "
+              "quotes. If unset: json if batch.json.as.array is true, else string.", optional_one_of("json", "string")),
     ConfigKey(COMPRESSION, Type.STRING, "none", _LOW, "Of request bodies.", one_of("none", "gzip")),
     ConfigKey(RETRIES, Type.INT, 10, _MEDIUM,
-              "Maximum retries of a request; then the commit that waits for it fails the run.", at_least(0)),
+              "Maximum number of retries of a request, after which the task's run fails.", at_least(0)),
     ConfigKey(BACKOFF_MS, Type.INT, 3_000, _MEDIUM,
               "Wait before a retry, in milliseconds; longer if the receiver requests it (Retry-After).",
               at_least(0)),
     ConfigKey(RETRY_ON, Type.STRING, "408,425,429,500-", _LOW,
-              "Statuses that are tried again, as 429,500-599 or 500-. Other statuses from 400 refuse the records.",
-              Validator("statuses and ranges of them", _check_statuses)),
+              "HTTP statuses that are retried, such as 429,500-599 or 500-. Any other status from 400 refuses the "
+              "records.",
+              Validator("statuses and ranges of statuses", _check_statuses)),
     ConfigKey(ON_NULL, Type.STRING, "ignore", _LOW,
-              "What becomes of a record without a value. delete: a DELETE request to the URL, which has ${key} in it.",
+              "Handling of a record without a value. delete: a DELETE request to the URL, which must contain ${key}.",
               one_of("ignore", "delete", "fail")),
     ConfigKey(CONNECTIONS, Type.INT, 4, _LOW,
-              "Requests of one task at the same time; those of one partition always go one after the other.",
+              "Maximum number of concurrent requests of a task; those of one partition are always sent one after the "
+              "other.",
               all_of(at_least(1), optional_between(1, _CONNECTIONS_MAX))),
     ConfigKey(TRUSTED, Type.STRING, "", _LOW,
-              "A PEM file with the authorities that are trusted; the system's without it."),
-    ConfigKey(OWN_KEY, Type.STRING, "", _LOW, "A PEM file with the client's own key and its certificates."),
-    ConfigKey(OWN_KEY_PASSWORD, Type.PASSWORD, "", _LOW, "The password of the client's own key."),
+              "PEM file with the trusted authorities; if unset, the system's."),
+    ConfigKey(OWN_KEY, Type.STRING, "", _LOW, "PEM file with the client's key and certificates."),
+    ConfigKey(OWN_KEY_PASSWORD, Type.PASSWORD, "", _LOW, "Password of the client's key."),
     ConfigKey(CHECK_HOST, Type.STRING, "https", _LOW,
-              "https: the receiver's certificate must be of its host's name. Empty: any host's will do.",
+              "https: the receiver's certificate must match its host name. Empty: host names are not checked.",
               one_of("https", "")),
-    *(ConfigKey(theirs, Type.PASSWORD if ours == PASSWORD else Type.STRING, None, _LOW, f"Confluent's name of {ours}.")
+    *(ConfigKey(theirs, Type.PASSWORD if ours == PASSWORD else Type.STRING, None, _LOW, f"Confluent's name for {ours}.")
       for theirs, ours in SYNONYMS.items()),
 )  # fmt: skip
 
@@ -151,7 +157,9 @@ def statuses_of(key: str, text: str | None) -> frozenset[int]:
     for part in (text or "").split(","):
         match = re.fullmatch(r"(\d{3})(?:(-)(\d{3})?)?", part.strip())
         if match is None or int(match[1]) < 400:
-            raise ConfigError.for_value(key, text, f"'{part.strip()}' is no status from 400", fix="write 408,429,500-")
+            raise ConfigError.for_value(
+                key, text, f"'{part.strip()}' is not a status from 400", fix="write 408,429,500-"
+            )
         last = int(match[3]) if match[3] else 999 if match[2] else int(match[1])
         found.update(range(int(match[1]), last + 1))
     return frozenset(found)

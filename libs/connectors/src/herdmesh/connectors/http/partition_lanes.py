@@ -157,7 +157,7 @@ class Lanes:
                     raise RetriableError(str(one.why), waits_for=self._receiver) from one.why
             left_s = end_s - time.monotonic()
             if left_s <= 0:
-                text = f"the receiver is slow: {self._records} records wait to be taken by it"
+                text = f"the receiver is slow: {self._records} records wait to be sent"
                 raise RetriableError(text, waits_for=self._receiver)
             self._changed.wait(min(left_s, _TURN_S))  # waits: no longer than ROOM_WAIT_S
             progress_ticks.moved()
@@ -167,7 +167,7 @@ class Lanes:
         if self._fails.begun:
             wait.over()
         else:
-            wait.goes_on(self._receiver, f"{self._records} records wait to be taken by it")
+            wait.goes_on(self._receiver, f"{self._records} records wait to be sent")
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -189,7 +189,7 @@ class Lanes:
             request = lane.waiting[0]
             outcome: Exception | None = None
             try:
-                with waits.on(self._receiver, f"an answer to a request of {len(request.places)} records"):
+                with waits.on(self._receiver, f"the response to a request of {len(request.places)} records"):
                     self._send(request)
             except Exception as error:  # noqa: BLE001 - `drain` or `give` raises it, in the task's thread
                 outcome = error

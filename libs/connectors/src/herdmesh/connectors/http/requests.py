@@ -117,7 +117,7 @@ def requests_of(batch: SinkBatch, settings: HttpSettings, refuse: Refuse) -> lis
     """
     if settings.url.by_topic and batch.topic.encode("utf-8", "replace") in _NO_PLACE:
         for place in range(len(batch)):
-            refuse(batch, place, DataError(f"the topic '{batch.topic}' cannot stand in a URL"))
+            refuse(batch, place, DataError(f"the topic '{batch.topic}' cannot be part of a URL"))
         return []
     texts, offsets = _texts(batch, settings, refuse), list(batch.offsets)
     is_whole = None not in texts and bool(offsets) and offsets[-1] - offsets[0] == len(offsets) - 1
@@ -210,5 +210,5 @@ def _key_text(batch: SinkBatch, place: int, settings: HttpSettings) -> str:
         raise DataError("the record has no key, and http.url has ${key} in it")
     data = text_of(key, batch.key_schema, payloads(defaults=settings.key_defaults))
     if data in _NO_PLACE:
-        raise DataError(f"the key '{data.decode()}' cannot stand in a URL")
+        raise DataError(f"the key '{data.decode()}' cannot be part of a URL")
     return quote(data, safe="")

@@ -155,7 +155,7 @@ def _is_one_each(config: Config) -> bool:
 def not_built(config: Config) -> list[ConfigError]:
     """Return an error for every key that requests an unsupported feature."""
     return [
-        ConfigError(f"{name} is not built: {fix}", field=name, fix=fix)
+        ConfigError(f"{name} is not supported: {fix}", field=name, fix=fix)
         for name, fix in keys.REFUSED.items()
         if (config.get(name) or "").strip()
     ]
@@ -200,7 +200,7 @@ def _template(url: str | None, config: Config) -> UrlTemplate:
     _check_url(key, text, _VARIABLE.sub("x", text))
     place = len(text) - len(text.split("://", 1)[1].partition("/")[2])
     if "$" in text[:place]:
-        raise ConfigError.for_value(key, without_user(text), "a variable can stand in the path or the query only")
+        raise ConfigError.for_value(key, without_user(text), "a variable is allowed in the path or the query only")
     parts = tuple(_VARIABLE.split(text))
     for name in parts[1::2]:
         if name not in ("topic", "key"):
@@ -237,7 +237,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\"}
 def _unescaped(key: str, text: str) -> bytes:
     def one(match: re.Match[str]) -> str:
         if match[1] not in _ESCAPES:
-            raise ConfigError.for_value(key, text, f"there is no escape {match[0]}", fix=r"write \n, \r, \t or \\")
+            raise ConfigError.for_value(key, text, f"unknown escape {match[0]}", fix=r"write \n, \r, \t or \\")
         return _ESCAPES[match[1]]
 
     return re.sub(r"\\(.?)", one, text).encode()
@@ -252,7 +252,7 @@ def _framing(values: Mapping[str, Any], batch_max: int, java: str) -> Framing:
         for key, text in zip((keys.PREFIX, keys.SEPARATOR, keys.SUFFIX), given, strict=True):
             if text is not None:
                 raise ConfigError(
-                    f"{key} has no place beside {keys.AS_ARRAY}=true", field=key, fix="leave one of them out"
+                    f"{key} cannot be combined with {keys.AS_ARRAY}=true", field=key, fix="leave one of them out"
                 )
         if values[keys.FORMAT] == "string":
             raise ConfigError.for_value(
@@ -286,7 +286,7 @@ def _pairs(key: str, texts: list[str], *, secret: bool) -> dict[str, str]:
         if name.lower() in _OWN_HEADERS:
             raise ConfigError.for_value(key, shown, f"the header {name} is set by the sink", fix="leave it out")
         if name.lower() in (one.lower() for one in found):
-            raise ConfigError.for_value(key, shown, f"the header {name} is there twice", fix="leave one out")
+            raise ConfigError.for_value(key, shown, f"the header {name} is set twice", fix="leave one out")
         _check_header(key, value)
         if secret:
             keep_secret((value,))
@@ -304,18 +304,18 @@ def _headers(values: Mapping[str, Any], batch_max: int, framing: Framing) -> dic
     secret = [one for one in (values[keys.SECRET_HEADERS] or "").split(",") if one.strip()]
     for name, value in _pairs(keys.SECRET_HEADERS, secret, secret=True).items():
         if name.lower() in (one.lower() for one in found):
-            raise ConfigError(f"{keys.SECRET_HEADERS}: the header {name} is there twice", field=keys.SECRET_HEADERS)
+            raise ConfigError(f"{keys.SECRET_HEADERS}: the header {name} is set twice", field=keys.SECRET_HEADERS)
         found[name] = value
     named = {name.lower() for name in found}
     content_type = values[keys.CONTENT_TYPE]
     if content_type and "content-type" in named:
-        raise ConfigError(f"{keys.CONTENT_TYPE}: the header is in {keys.ADDITIONAL} too", field=keys.CONTENT_TYPE)
+        raise ConfigError(f"{keys.CONTENT_TYPE}: the header is also set in {keys.ADDITIONAL}", field=keys.CONTENT_TYPE)
     if "content-type" not in named:
         found["Content-Type"] = content_type or _content_type(values, batch_max, framing)
         _check_header(keys.CONTENT_TYPE, found["Content-Type"])
     authorization = _authorization(values)
     if (authorization or values[keys.AUTHORIZATION] == "oauth2") and "authorization" in named:
-        message = f"{keys.AUTHORIZATION}: the header Authorization is among the additional ones too"
+        message = f"{keys.AUTHORIZATION}: the header Authorization is also set as an additional header"
         fix = f"write {keys.AUTHORIZATION}=none or leave the header out"
         raise ConfigError(message, field=keys.AUTHORIZATION, fix=fix)
     if authorization:
@@ -371,6 +371,6 @@ def _as_text(values: Mapping[str, Any]) -> bool:
 def _on_null(values: Mapping[str, Any]) -> str:
     chosen = values[keys.ON_NULL]
     if chosen == "delete" and "${key}" not in values[keys.URL]:
-        why = f"{keys.URL} does not say which one is to be deleted"
+        why = f"{keys.URL} does not identify the record to delete"
         raise ConfigError.for_value(keys.ON_NULL, chosen, why, fix=f"put ${{key}} into {keys.URL}")
     return chosen

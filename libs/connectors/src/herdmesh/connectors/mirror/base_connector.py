@@ -57,7 +57,9 @@ class EmittingConnector(MirrorConnector[S]):
                 continue
             check_partition(partition, self.partition_texts, numbered=self.has_partition_number)
             if offset.get("offset") != 0:
-                text = f"The source offset {dict(offset)} needs 0 under the key 'offset': it is no place to go on"
+                text = (
+                    f"The source offset {dict(offset)} needs 0 under the key 'offset': this connector has no positions"
+                )
                 raise ConfigError(text)
         return True
 
@@ -70,7 +72,7 @@ def check_partition(partition: Mapping[str, Any] | None, texts: Sequence[str], *
         raise ConfigError("Source partitions may not be null")
     for key in texts:
         if not isinstance(partition.get(key), str):
-            raise ConfigError(f"The source partition {dict(partition)} needs a text under the key '{key}'")
+            raise ConfigError(f"The source partition {dict(partition)} needs a string under the key '{key}'")
     number = partition.get("partition", -1) if numbered else 0
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise ConfigError(
@@ -83,7 +85,7 @@ def make_topic(context: SourceTaskContext, topic: str, replication_factor: int, 
     try:
         context.make_topic(topic, 1, replication_factor, COMPACTED)
     except ConfigError as error:
-        fix = "write as many as the workers' cluster has brokers at most, or -1 for its default"
+        fix = "write at most the number of brokers in the workers' cluster, or -1 for its default"
         raise ConfigError(str(error), field=key, fix=fix) from error
 
 

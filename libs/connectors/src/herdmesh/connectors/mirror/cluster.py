@@ -298,7 +298,7 @@ class Writer:
             self._producer.produce(self._topic, value, key, 0)
             self._producer.poll(0)
         except (KafkaException, BufferError) as error:
-            _log.warning("a record is not written to %s: %s", self._topic, error)
+            _log.warning("cannot write a record to %s: %s", self._topic, error)
 
     def close(self) -> None:
         """Wait until all records are written, at most `_FLUSH_S`."""
@@ -306,12 +306,12 @@ class Writer:
             _log.warning("records were not written to %s within %g s and are discarded", self._topic, _FLUSH_S)
         self._producer.poll(0)
         if self._producer.guess is not None:
-            _log.warning("records may not be written to %s: %s", self._topic, self._producer.guess)
+            _log.warning("records may not have been written to %s: %s", self._topic, self._producer.guess)
 
 
 def _not_written(error: KafkaError | None, message: Message) -> None:
     if error is not None:
-        _log.warning("a record is not written to %s: %s", message.topic(), error.str())
+        _log.warning("cannot write a record to %s: %s", message.topic(), error.str())
 
 
 class Log:
@@ -343,7 +343,7 @@ class Log:
             if time.monotonic() > deadline_s:
                 self._consumer.assign([TopicPartition(self._topic, 0, self._next or OFFSET_BEGINNING)])
                 raise RetriableError(
-                    f"topic {self._topic} of the cluster {self._cluster.name} is not read to its end",
+                    f"topic {self._topic} of the cluster {self._cluster.name} could not be read to its end",
                     waits_for=kafka(self._cluster.bootstrap_servers),
                 )
             # Read what has arrived first: a call for many records waits until there are that many.

@@ -124,8 +124,8 @@ KEYS = ConfigDef(
     ConfigKey(BOOTSTRAP, Type.STRING, REQUIRED, _HIGH, "Brokers of the source cluster, host:port, separated by commas. "
               "Records go to the cluster of the workers.", non_empty_string()),
     ConfigKey(TARGET_BOOTSTRAP, Type.STRING, None, Importance.MEDIUM, "Brokers of the target cluster, which is the "
-              "workers', host:port, separated by commas. Offset syncs are written, and settings of copies changed, "
-              "where it is given."),
+              "workers', host:port, separated by commas. Needed to write offset syncs and to change topic settings of "
+              "copies."),
 )  # fmt: skip
 """MirrorMaker's keys, in its order, then keys that it reads without declaring them; docs/reference/differences.md lists
 its other declared keys.

@@ -90,7 +90,7 @@ def read_checkpoint(key: bytes, value: bytes) -> Checkpoint:
     except (struct.error, IndexError) as error:
         raise ValueError(f"no checkpoint: {key!r}, {value!r}") from error
     if version != _VERSION:
-        raise ValueError(f"a checkpoint of version {version}, and {_VERSION} is known")
+        raise ValueError(f"a checkpoint of version {version}, and only {_VERSION} is supported")
     return Checkpoint(group, (topic, number), upstream, downstream, metadata)
 
 
@@ -104,7 +104,7 @@ def _read_text(data: bytes, at: int) -> tuple[str, int]:
     (length,) = struct.unpack_from(">h", data, at)
     end = at + 2 + length
     if length < 0 or end > len(data):
-        raise ValueError(f"a text of {length} bytes in {data!r}")
+        raise ValueError(f"a string of {length} bytes in {data!r}")
     return data[at + 2 : end].decode(), end
 
 

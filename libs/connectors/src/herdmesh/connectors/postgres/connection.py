@@ -117,7 +117,7 @@ def connection_settings(config: Config) -> ConnectionSettings:
     found["user"] = (config.get(USER) or "").strip() or found.get("user", "")
     found["password"] = config.get(PASSWORD) or found.get("password", "")
     if not found["user"]:
-        raise ConfigError(f"{USER}: who is to log in is neither there nor in {URL}", field=USER, fix="name a role")
+        raise ConfigError(f"{USER}: no user is set, neither here nor in {URL}", field=USER, fix="name a role")
     named = ("host", "port", "dbname", "user", "password")
     host, port, database, user, password = (found.pop(name, "") for name in named)
     return ConnectionSettings(host or "localhost", port or str(jdbc_url.PORT), database or user, user, password, found)
@@ -133,9 +133,7 @@ def refuse_others(config: Config, instead: str) -> None:
     """Raise ConfigError for another database's URL, which Confluent's classes accept; its fix is `instead`."""
     if is_of_another(config):
         kind = kind_of(config.get(URL) or "") or "this"
-        raise ConfigError(
-            f"{URL}: this connector speaks to PostgreSQL only, and {kind} is something else", field=URL, fix=instead
-        )
+        raise ConfigError(f"{URL}: this connector supports PostgreSQL only, not {kind}", field=URL, fix=instead)
 
 
 def warnings_of_connection(config: Config) -> list[FieldViolation]:
@@ -149,7 +147,7 @@ def warnings_of_connection(config: Config) -> list[FieldViolation]:
         for key in (_ATTEMPTS, _BACKOFF) if key in config
     ]  # fmt: skip
     for name in jdbc_url.without_effect((config.get(URL) or "").strip()):
-        message = f"{URL}: {name} has no effect: it is of the Java driver's own workings"
+        message = f"{URL}: {name} has no effect: it configures the Java driver itself"
         found.append(FieldViolation(URL, message, "leave it out"))
     return found
 
@@ -162,7 +160,7 @@ def connect(settings: ConnectionSettings, *, autocommit: bool = True, **more: An
     """
     given: dict[str, Any] = {**_CONNECTION, **settings.libpq(), **more, "client_encoding": "utf8"}
     try:
-        with waits.on(server(settings), "to take a connection"):
+        with waits.on(server(settings), "connecting"):
             return psycopg.connect(autocommit=autocommit, **given)
     except psycopg.Error as error:
         raise _not_connected(settings, error) from error
@@ -218,10 +216,10 @@ _REFUSALS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"database .* does not exist", URL, "name a database that exists"),
         (r"permission denied for database", USER, "grant CONNECT on the database"),
         (r"no pg_hba\.conf entry|pg_hba\.conf rejects", URL,
-         "let the worker's host in (pg_hba.conf), or use another user or TLS"),
+         "allow the worker's host in pg_hba.conf, or use another user or TLS"),
         (r"server does not support SSL", URL, "switch TLS on in the server, or write sslmode=disable"),
         (r"certificate verify failed|root certificate file|does not match host name|certificate file|"
-         r"private key file|sslmode value|invalid .* value", URL, "mend the URL's ssl settings"),
+         r"private key file|sslmode value|invalid .* value", URL, "correct the ssl settings in the URL"),
         (r"authentication method .* not supported|requires? SSL|channel binding", URL, "see the message"),
     )
 )  # fmt: skip
@@ -231,10 +229,12 @@ def _not_connected(settings: ConnectionSettings, error: psycopg.Error) -> Connec
     said = " ".join(str(error).removeprefix("connection failed: ").split())
     for pattern, key, fix in _REFUSALS:
         if pattern.search(said):
-            return ConfigError(f"{key}: PostgreSQL at {settings.place} refuses: {said}", field=key, fix=fix)
+            return ConfigError(
+                f"{key}: PostgreSQL at {settings.place} refuses the connection: {said}", field=key, fix=fix
+            )
     if isinstance(error, psycopg.ProgrammingError):  # libpq cannot read its settings
         return ConfigError(f"{URL}: {said}", field=URL, fix=f"write it like {jdbc_url.EXAMPLE}")
-    message = f"PostgreSQL at {settings.place} takes no connection now: {said}"
+    message = f"PostgreSQL at {settings.place} accepts no connections now: {said}"
     return RetriableError(message, waits_for=server(settings))
 
 
@@ -250,7 +250,7 @@ def make_missing(connection: Connection, statement: str, parameters: tuple[()] |
     try:
         connection.execute(statement.encode(), parameters)
     except (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateColumn):
-        _log.info("another task was first: %s", statement)
+        _log.info("another task ran this statement first: %s", statement)
     except errors.DuplicateObject:  # a table has a type of the same name, which the server may have found first
         connection.execute(statement.encode(), parameters)
 

@@ -23,7 +23,7 @@ PORT: Final = 5432
 EXAMPLE: Final = "jdbc:postgresql://host:5432/database"
 _JDBC = "jdbc:postgresql:"
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.]*")
-_WHOSE_AT: Final = "it has an @ that does not end a user and password"
+_WHOSE_AT: Final = "it has an @ that does not separate user and password from the host"
 _ESCAPES: Final = "in a user, password or name write %40 for @, %2F for /, %3F for ?, %26 for &, %25 for %"
 
 
@@ -39,7 +39,7 @@ def read(key: str, url: str) -> dict[str, str]:
         if url.startswith(_JDBC):
             return _of_jdbc(url.removeprefix(_JDBC))
         kind = kind_of(url) or "this"  # do not show the URL: it may contain a password
-        raise _Unusable(f"this connector speaks to PostgreSQL only, and {kind} is something else", f"write {EXAMPLE}")
+        raise _Unusable(f"this connector supports PostgreSQL only, not {kind}", f"write {EXAMPLE}")
     except _Unusable as error:
         message, fix = error.args
         raise ConfigError(f"{key}: {message}", field=key, fix=fix) from error.__cause__
@@ -63,7 +63,7 @@ def _of_libpq(url: str) -> dict[str, str]:
     except psycopg.Error as error:
         # libpq quotes the part that it cannot parse: a password, or the whole URL.
         said = re.sub('".*"', "...", " ".join(str(error).split()))
-        raise _Unusable(f"it cannot be read: {said}", f"write {EXAMPLE}; of a password, % is %25") from None
+        raise _Unusable(f"it cannot be parsed: {said}", f"write {EXAMPLE}; in a password, % is %25") from None
     settings = {name: str(value) for name, value in found.items() if value is not None}
     # libpq ends a user at the first @, and a host at the first /: the rest of a password then becomes a host or a
     # database.
@@ -118,7 +118,7 @@ def _of_jdbc(rest: str) -> dict[str, str]:
     address, _, query = rest.partition("?")
     if "@" in address:  # do not show any part: each may contain a password
         raise _Unusable(
-            "a user cannot stand before the host", f"write connection.user and connection.password; {_ESCAPES}"
+            "a user before the host is not allowed", f"write connection.user and connection.password; {_ESCAPES}"
         )
     found: dict[str, str] = {}
     if address.startswith("//"):
@@ -135,7 +135,7 @@ def _of_jdbc(rest: str) -> dict[str, str]:
             found |= _special(name, value, parameters)
     if found.get("sslkey", "").endswith(".pk8"):
         raise _Unusable(
-            "sslkey is a PKCS-8 key of the Java driver's, and PEM is read here",
+            "sslkey is a PKCS-8 key of the Java driver, and this connector reads PEM",
             "`openssl pkcs8 -inform DER -in client.pk8 -out client.key`, then sslkey=client.key",
         )
     return found
@@ -159,10 +159,10 @@ def _special(name: str, value: str, parameters: Mapping[str, str]) -> dict[str, 
         case _:
             known = ", ".join(sorted({*_SAME, "currentSchema", "ssl", "targetServerType", "tcpKeepAlive"}))
             if _may_be_of_a_secret(name, parameters):
-                asked, fix = "a parameter behind a password", f"leave it out, or it is of the password: {_ESCAPES}"
+                asked, fix = "a parameter after a password", f"leave it out; if it belongs to the password: {_ESCAPES}"
             else:
                 asked, fix = (f"{name}={value}" if name == "targetServerType" else name), "leave it out"
-            raise _Unusable(f"{asked} is not built", f"{fix}; there are {known}")
+            raise _Unusable(f"{asked} is not supported", f"{fix}; supported: {known}")
 
 
 def _may_be_of_a_secret(name: str, parameters: Mapping[str, str]) -> bool:
@@ -183,7 +183,7 @@ def _hosts_of(text: str) -> dict[str, str]:
     for one in filter(None, text.split(",")):
         match = re.fullmatch(r"(\[[^\]]+\]|[^:@/]+)(?::(\d+))?", one)
         if match is None:
-            raise _Unusable("what stands before the database is no host:port", f"write it like {EXAMPLE}")
+            raise _Unusable("the part before the database is not host:port", f"write it like {EXAMPLE}")
         hosts.append(match[1].strip("[]"))
         ports.append(match[2] or str(PORT))
     return {"host": ",".join(hosts), "port": ",".join(ports)} if hosts else {}

@@ -258,7 +258,7 @@ def _counted(scale: int, make: Callable[[int], Any]) -> ColumnReader:
         found = [None if one is None else (one + EPOCH_US) * scale for one in raw]
         for one, count in zip(raw, found, strict=True):
             if count is not None and (one in _JAVA_INFINITY_MS or not -(1 << 63) <= count < 1 << 63):
-                raise DataError("a timestamp is too far from 1970 for timestamp.granularity; connect_logical has it")
+                raise DataError("a timestamp is too far from 1970 for timestamp.granularity; use connect_logical")
         return [None if one is None else make(one) for one in found]
 
     return read

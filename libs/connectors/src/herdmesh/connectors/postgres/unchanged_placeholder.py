@@ -58,7 +58,7 @@ class Placeholder:
         try:
             return bytes.fromhex(self.configured[len(_HEX) :])
         except ValueError as error:
-            raise ConfigError(f"{self.configured!r} has no hexadecimal digits behind {_HEX}") from error
+            raise ConfigError(f"{self.configured!r} has no hexadecimal digits after {_HEX}") from error
 
     @cached_property
     def text(self) -> str:
@@ -122,12 +122,12 @@ def placeholder_validator(*, may_be_empty: bool = False) -> Validator:
             is_nothing = not Placeholder(value).raw
         except ConfigError as error:
             raise ConfigError.for_value(
-                name, value, "no hexadecimal digits behind hex:", fix="write hex:00ff"
+                name, value, "no hexadecimal digits after hex:", fix="write hex:00ff"
             ) from error
         if is_nothing and not (may_be_empty and not value):
-            raise ConfigError.for_value(name, value, "nothing would stand for a value", fix=f"write {DEFAULT}")
+            raise ConfigError.for_value(name, value, "the placeholder must not be empty", fix=f"write {DEFAULT}")
 
-    return Validator("a text, or hex: and digits", check)
+    return Validator("a string, or hex: and digits", check)
 
 
 def point(schema: Schema, x: float, y: float) -> Struct:

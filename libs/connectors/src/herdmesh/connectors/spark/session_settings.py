@@ -31,11 +31,11 @@ def _check_memory(name: str, value: Any) -> None:
     if not _MEMORY.fullmatch(text):
         raise ConfigError.for_value(name, value, "not an amount of memory", fix="write one as 512m or 2g")
     if int(text[:-1]) * (1024 if text[-1] in "gG" else 1) < _MEMORY_MIB_MIN:
-        raise ConfigError.for_value(name, value, "Spark does not start with so little", fix="write 512m or more")
+        raise ConfigError.for_value(name, value, "too little memory to start Spark", fix="write 512m or more")
 
 
 MEMORY_KEY = ConfigKey(
-    MEMORY, Type.STRING, "512m", Importance.MEDIUM, "Heap of each task's Spark.",
+    MEMORY, Type.STRING, "512m", Importance.MEDIUM, "Heap size of each task's Spark.",
     Validator("amount of memory, as 512m", _check_memory),
 )  # fmt: skip
 
@@ -46,8 +46,9 @@ def refuse_unknown_dialect(key: str, url: str) -> None:
     """
     if _MARIADB.match(url):
         raise ConfigError(
-            f"{key}: Spark does not know jdbc:mariadb, and quotes names in a way that MariaDB does not take", field=key,
-            fix="write jdbc:mysql://host:3306/database?permitMysqlScheme=true, which MariaDB's driver takes",
+            f"{key}: Spark does not know jdbc:mariadb, and quotes names in a way that MariaDB does not accept",
+            field=key,
+            fix="write jdbc:mysql://host:3306/database?permitMysqlScheme=true, which MariaDB's driver accepts",
         )  # fmt: skip
 
 
@@ -67,5 +68,5 @@ def session_settings_of(config: Config) -> dict[str, str]:
     found = {key: value for key, value in config.items() if key.startswith(SESSION_PREFIXES) and value is not None}
     for key in found:
         if key.startswith(_RESERVED):
-            raise ConfigError(f"{key} is not for connectors to say", field=key, fix="leave it out")
+            raise ConfigError(f"{key} cannot be set by a connector", field=key, fix="leave it out")
     return found

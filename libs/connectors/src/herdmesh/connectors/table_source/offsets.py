@@ -78,7 +78,8 @@ def check_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] 
     is_table = isinstance(partition.get("table"), str) and partition.get("protocol") == "1"
     if not is_table and partition != QUERY_PARTITION:
         raise ConfigError(
-            f'The source partition {dict(partition)} is none of this connector\'s: write {{"protocol": "1", "table": '
+            f"The source partition {dict(partition)} does not belong to this connector: write "
+            f'{{"protocol": "1", "table": '
             '"database.schema.table"}, or {"query": "query"}'
         )
     if offset is not None and TablePlace.of(offset).offset() is None:

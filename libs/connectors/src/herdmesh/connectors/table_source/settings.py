@@ -79,31 +79,37 @@ _SHARED = (
               "catalog.schema.table.", None, "Database", 8, "LONG", "Table Whitelist"),
     ConfigKey(INCREMENTING, Type.STRING, "", _MEDIUM, "The column whose number grows with each new row.", None, _WHAT,
               2, "MEDIUM", "Incrementing Column Name"),
-    ConfigKey(ZONE, Type.STRING, "UTC", _MEDIUM, "The time zone that timestamps without one are of.",
+    ConfigKey(ZONE, Type.STRING, "UTC", _MEDIUM, "Time zone of timestamps without one.",
               Validator("a time zone", _check_zone), "Database", 15, "MEDIUM", "DB time zone"),
-    ConfigKey(MODE, Type.STRING, REQUIRED, _HIGH, "bulk: everything, every poll.interval.ms. incrementing: rows whose "
-              "number is higher than the last. timestamp: rows whose moment is later than the last. "
-              "timestamp+incrementing: both, the number tells rows of one moment apart.", one_of(*Mode), _WHAT, 1,
+    ConfigKey(MODE, Type.STRING, REQUIRED, _HIGH,
+              "bulk: all rows, every poll.interval.ms. incrementing: rows with a higher number than the last. "
+              "timestamp: rows with a later timestamp than the last. timestamp+incrementing: both; the number orders "
+              "rows with equal timestamps.", one_of(*Mode), _WHAT, 1,
               "MEDIUM", "Table Loading Mode"),
-    ConfigKey(TIMESTAMP, Type.LIST, [], _MEDIUM, "The column with a row's last change; of several the first that is "
-              "not null.", None, _WHAT, 3, "MEDIUM", "Timestamp Column Name"),
-    ConfigKey(TIMESTAMP_INITIAL, Type.LONG, None, _LOW, "Where to begin without an offset: rows later than this, in "
-              "milliseconds since 1970; -1 = than now. Without it all rows.", None, _WHAT, 4, "MEDIUM",
+    ConfigKey(TIMESTAMP, Type.LIST, [], _MEDIUM,
+              "Column with the time of a row's last change; of several, the first that is not null.",
+              None, _WHAT, 3, "MEDIUM", "Timestamp Column Name"),
+    ConfigKey(TIMESTAMP_INITIAL, Type.LONG, None, _LOW,
+              "Start position without an offset: rows later than this time, in milliseconds since 1970; -1 = now. If "
+              "unset, all rows.", None, _WHAT, 4, "MEDIUM",
               "Unix time value of initial timestamp"),
     ConfigKey(NON_NULL, Type.BOOLEAN, True, _LOW, "Refuse a table whose incrementing or timestamp column "
               "may be null: such rows would not be read.", None, _WHAT, 5, "SHORT", "Validate Non Null"),
     ConfigKey(QUERY, Type.STRING, "", _MEDIUM, "A query to read instead of tables. It may have a WHERE of its own.",
               None, _WHAT, 6, "LONG", "Query"),
-    ConfigKey(SUFFIX, Type.STRING, "", _LOW, "Text behind every query that is sent.", None, _WHAT, 7, "SHORT",
+    ConfigKey(SUFFIX, Type.STRING, "", _LOW, "Text appended to every query.", None, _WHAT, 7, "SHORT",
               "Query suffix"),
-    ConfigKey(POLL_MS, Type.INT, 5_000, _HIGH, "Milliseconds between two looks at a table.", at_least(1), _HOW, 2,
+    ConfigKey(POLL_MS, Type.INT, 5_000, _HIGH,
+              "Interval between two queries of a table, in milliseconds.", at_least(1), _HOW, 2,
               "SHORT", "Poll Interval (ms)"),
-    ConfigKey(MAX_ROWS, Type.INT, BATCH_ROWS, _LOW, "Rows fetched at once, at most.", at_least(1), _HOW, 3,
+    ConfigKey(MAX_ROWS, Type.INT, BATCH_ROWS, _LOW, "Maximum number of rows in a batch.", at_least(1), _HOW, 3,
               "SHORT", "Max Rows Per Batch"),
-    ConfigKey(TOPIC_PREFIX, Type.STRING, REQUIRED, _HIGH, "What a topic's name begins with; the table's name "
-              "follows. Of a query the whole name.", non_empty_string(), _HOW, 5, "MEDIUM", "Topic Prefix"),
-    ConfigKey(DELAY_MS, Type.LONG, 0, _HIGH, "How old a row's timestamp must be before it is "
-              "read, so that transactions that began earlier can commit.", at_least(0), _HOW, 6, "MEDIUM",
+    ConfigKey(TOPIC_PREFIX, Type.STRING, REQUIRED, _HIGH,
+              "Prefix of topic names; the table's name follows. For a query, the whole topic name.",
+              non_empty_string(), _HOW, 5, "MEDIUM", "Topic Prefix"),
+    ConfigKey(DELAY_MS, Type.LONG, 0, _HIGH,
+              "Minimum age of a row's timestamp before the row is read, in milliseconds, so that transactions that "
+              "began earlier can commit.", at_least(0), _HOW, 6, "MEDIUM",
               "Delay Interval (ms)"),
 )  # fmt: skip
 KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _SHARED}

@@ -66,7 +66,7 @@ def _names_of(keys: Sequence[Any]) -> list[str]:
     names = list(map(column_name, keys))
     if len(set(names)) < len(names):
         name = next(one for one in names if names.count(one) > 1)
-        raise DataError(f"two keys of a map have the name {name!r}, and a file has one column of it")
+        raise DataError(f"two keys of a map have the same name {name!r}, and a file can have only one such column")
     return names
 
 

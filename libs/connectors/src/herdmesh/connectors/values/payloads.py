@@ -137,7 +137,9 @@ class Payloads:
             named = {_name(key): self._known(item) for key, item in members.items()}
             if len(named) < len(members):
                 names = sorted({_name(key) for key in members if [*map(_name, members)].count(_name(key)) > 1})
-                raise DataError(f"two keys of a map have the name {names[0]!r}, and JSON has one member of it")
+                raise DataError(
+                    f"two keys of a map have the same name {names[0]!r}, and JSON can have only one such member"
+                )
             return named
         if kind is list or kind is tuple:
             return [self._known(item) for item in value]

@@ -58,7 +58,7 @@ class OverridePolicy:
                 one.add(
                     f"The '{self.name}' policy does not allow '{name}' to be overridden in the connector "
                     "configuration.",
-                    "leave it out, or have the workers' connector_client_config_override_policy changed",
+                    "leave it out, or change the workers' connector_client_config_override_policy",
                 )
             found.append(one)
         return found

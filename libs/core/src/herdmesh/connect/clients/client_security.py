@@ -225,7 +225,7 @@ class _Translation:
             raise self._refuse("ssl.keystore.password", text, "write it as ssl.key.password")
         if bool(key) is not bool(chain):
             given, other = ("ssl.keystore.key", "ssl.keystore.certificate.chain")[:: 1 if key else -1]
-            raise self._refuse(given, f"is of no use without {other}", f"add {other}")
+            raise self._refuse(given, f"has no effect without {other}", f"add {other}")
         if key:
             self.found["ssl.key.pem"] = self._pem("ssl.keystore.key")
             self.found["ssl.certificate.pem"] = self._pem("ssl.keystore.certificate.chain")
@@ -239,7 +239,7 @@ class _Translation:
         if not password:
             raise self._refuse("ssl.keystore.location", "a PKCS12 store needs ssl.keystore.password", "add that")
         if self._take("ssl.key.password") not in ("", password):
-            message = "the key in a PKCS12 store has the store's password for librdkafka"
+            message = "librdkafka opens the key in a PKCS12 store with the store's password"
             raise self._refuse("ssl.key.password", message, "write the same as ssl.keystore.password, or leave it out")
         self._drop("ssl.key.password")
         self.found |= {"ssl.keystore.location": path, "ssl.keystore.password": password}
@@ -248,7 +248,9 @@ class _Translation:
         """PEM in OpenSSL's form: Java also accepts it on one line, with blanks in place of line ends."""
         blocks = _PEM.findall(self._take(name))
         if not blocks:
-            raise self._refuse(name, "has no PEM in it (-----BEGIN ...)", "write the PEM text itself, not a file name")
+            raise self._refuse(
+                name, "does not contain PEM (-----BEGIN ...)", "write the PEM text itself, not a file name"
+            )
         lines: list[str] = []
         for label, body in blocks:
             lines += [f"-----BEGIN {label}-----", *body.split(), f"-----END {label}-----"]
@@ -261,8 +263,8 @@ class _Translation:
             self._drop(name)
         suites = [one.strip() for one in self._take("ssl.cipher.suites").split(",") if one.strip()]
         if java := next((one for one in suites if one.startswith(("TLS_", "SSL_"))), None):
-            message = f"{java} is Java's name of a cipher suite, and OpenSSL has names of its own"
-            fix = "write OpenSSL's, such as ECDHE-RSA-AES256-GCM-SHA384, or leave it out"
+            message = f"{java} is Java's name of a cipher suite, which OpenSSL does not know"
+            fix = "write the OpenSSL name, such as ECDHE-RSA-AES256-GCM-SHA384, or leave it out"
             raise self._refuse("ssl.cipher.suites", message, fix)
         if suites:
             self.found["ssl.cipher.suites"] = ":".join(suites)
@@ -272,9 +274,9 @@ class _Translation:
         msk = self._is_msk()  # before the names of the mechanism are dropped
         mechanism = self._mechanism() or "GSSAPI"
         if mechanism not in (*_PASSWORD_MECHANISMS, _OAUTH, MECHANISM):
-            message = f"{mechanism} is no way to log in that the Kafka client here (librdkafka) has"
+            message = f"{mechanism} is not supported by the Kafka client here (librdkafka)"
             if _MECHANISM not in self.given:
-                message = "is not set, which means GSSAPI (Kerberos), and the Kafka client here has not got that"
+                message = "is not set, which means GSSAPI (Kerberos), which the Kafka client here does not support"
             raise self._refuse(
                 _MECHANISM, message, f"use one of {', '.join((*_PASSWORD_MECHANISMS, _OAUTH, MECHANISM))}"
             )
@@ -319,7 +321,7 @@ class _Translation:
             return
         options = self._jaas(_PASSWORD_MODULES)
         if options.get("tokenauth", "").lower() == "true":
-            message = "delegation tokens (tokenauth) are not built into the Kafka client here (librdkafka)"
+            message = "delegation tokens (tokenauth) are not supported by the Kafka client here (librdkafka)"
             raise self._refuse("sasl.jaas.config", message, "log in with a user's own name and password")
         for option in ("username", "password"):
             if not options.get(option):
@@ -330,11 +332,11 @@ class _Translation:
         endpoint, method = "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.method"
         if method not in self.given:
             if not self._take(endpoint).startswith(("http://", "https://")):
-                message = "must be an http(s) URL: tokens without a signature, or from a file, are not built"
+                message = "must be an http(s) URL: tokens without a signature, or from a file, are not supported"
                 raise self._refuse(endpoint, message, "write the token endpoint of the identity provider")
             self.found[method] = "oidc"
         if self._take("sasl.oauthbearer.header.urlencode").lower() == "true":
-            message = "the Kafka client here (librdkafka) sends the credentials as they are"
+            message = "the Kafka client here (librdkafka) sends the credentials without URL encoding"
             raise self._refuse("sasl.oauthbearer.header.urlencode", message, "write false, or leave it out")
         self._drop("sasl.oauthbearer.header.urlencode")
         if (template := self.given.pop("sasl.oauthbearer.assertion.template.file", None)) is not None:
@@ -357,7 +359,7 @@ class _Translation:
         except ValueError as error:
             raise self._refuse(name, str(error), f'write `{modules[0]} required name="value" ...;`') from None
         if module not in modules:
-            message = f"the Kafka client here (librdkafka) has nothing for {module} with this sasl.mechanism"
+            message = f"the Kafka client here (librdkafka) does not support {module} with this sasl.mechanism"
             raise self._refuse(name, message, f"use {' or '.join(modules)}")
         return options
 

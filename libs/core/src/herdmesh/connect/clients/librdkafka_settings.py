@@ -82,11 +82,12 @@ SETTINGS: Mapping[str, Meaning] = {
     "allow.auto.create.topics": Passed(),
     "auto.commit.interval.ms": Fixed("offsets are committed by Herdmesh, in the task's transaction"),
     "auto.offset.reset": Engine(
-        "where a sink begins that has no committed offset: earliest, latest, none (the task fails) or by_duration:PT1H"
+        "start position of a sink without a committed offset: earliest, latest, none (the task fails) or "
+        "by_duration:PT1H"
     ),
     "batch.size": Passed(least=1, most=2_147_483_647),
     "bootstrap.controllers": Meaningless("librdkafka connects to brokers, not controllers"),
-    "bootstrap.servers": Fixed("every client of a task is one of the workers' cluster"),
+    "bootstrap.servers": Fixed("all clients of a task connect to the workers' cluster"),
     "buffer.memory": Passed(("queue.buffering.max.kbytes",), least=1, most=2_147_483_647, unit=1024),
     "check.crcs": Passed(),
     "client.dns.lookup": Passed(),
@@ -121,8 +122,8 @@ SETTINGS: Mapping[str, Meaning] = {
     "max.block.ms": _CALLS,
     "max.in.flight.requests.per.connection": Passed(least=1, most=5),
     "max.partition.fetch.bytes": Passed(("fetch.message.max.bytes",), least=1, most=1_000_000_000),
-    "max.poll.interval.ms": Engine("how long a task may make no progress before its run is ended and started again"),
-    "max.poll.records": Engine("the most records that a sink task gets at once; 1,000 unless set"),
+    "max.poll.interval.ms": Engine("maximum time without progress before the task's run is ended and started again"),
+    "max.poll.records": Engine("maximum number of records in a batch of a sink task; 1,000 if unset"),
     "max.request.size": Passed(("message.max.bytes",), least=1_000, most=1_000_000_000),
     "metadata.max.age.ms": Passed(least=1, most=86_400_000),
     "metadata.max.idle.ms": Meaningless("librdkafka drops unused topics by a rule of its own"),
@@ -152,14 +153,14 @@ SETTINGS: Mapping[str, Meaning] = {
     "socket.connection.setup.timeout.ms": Passed(least=1_000, most=2_147_483_647),
     "transaction.timeout.ms": Passed(least=1_000, most=2_147_483_647),
     "transaction.two.phase.commit.enable": Fixed("Herdmesh ends a task's transactions", ("false",)),
-    "transactional.id": Fixed("it is the task's fence, made of group, connector and task"),
+    "transactional.id": Fixed("it fences the task, and is derived from group, connector and task"),
     "value.deserializer": _BYTES,
     "value.serializer": _BYTES,
 }
 _OF_CLIENT: Mapping[tuple[str, str], Meaning] = {
     ("producer", "request.timeout.ms"): Passed(("request.timeout.ms", "socket.timeout.ms"), least=10, most=300_000),
     ("producer", "metadata.recovery.strategy"): Fixed(
-        "a producer that forgets its brokers can wait for its group's coordinator for ever", ("none",)
+        "a producer that loses its brokers can wait for its group's coordinator for ever", ("none",)
     ),
     ("admin", "retries"): _CALLS,
 }
@@ -168,8 +169,8 @@ _FIXED_IN_LIBRDKAFKA: Mapping[str, Fixed] = {
     "delivery.report.only.error": Fixed("Herdmesh chooses which delivery reports it gets"),
     "auto.commit.enable": Fixed("offsets are committed by Herdmesh, in the task's transaction", ("false",)),
     "enable.auto.offset.store": Fixed("offsets are committed by Herdmesh, in the task's transaction", ("false",)),
-    "enable.partition.eof": Fixed("how a task finds that it has read all", ("true",)),
-    "metadata.broker.list": Fixed("every client of a task is one of the workers' cluster"),
+    "enable.partition.eof": Fixed("a task needs it to detect that it has read everything", ("true",)),
+    "metadata.broker.list": Fixed("all clients of a task connect to the workers' cluster"),
     "partitioner": Fixed(_PARTITIONS.why, ("murmur2_random",)),
     "request.required.acks": Fixed("a task's producer is transactional, which needs all", ("all", "-1")),
 }
@@ -276,7 +277,7 @@ def _read(client: str, name: str, full: str, value: str, found: ClientSettings) 
                 _check_engine(name, full, value)
                 found.engine[name] = value
             else:
-                found.warnings.append(_warning(full, "it is a consumer's"))
+                found.warnings.append(_warning(full, "it is a setting of consumers"))
         case Meaningless(why):
             found.warnings.append(_warning(full, why))
         case None:
@@ -298,7 +299,7 @@ def _text(full: str, value: str) -> str:
     if "\0" in value:
         why = "a NUL character cannot be part of it"
     elif not value.isascii() and any("\ud800" <= one <= "\udfff" for one in value):
-        why = "half of a surrogate pair is no character"
+        why = "half of a surrogate pair is not a character"
     if why:  # without the value, which may be a secret
         raise ConfigError(f"Invalid value for configuration {full}: {why}", field=full, fix="leave that character out")
     return value.strip()
@@ -337,7 +338,7 @@ def _value(passed: Passed, name: str, full: str, value: str, found: ClientSettin
     number = -(-number // passed.unit)
     used = min(max(number, passed.least), passed.most)
     if used != number:
-        why = f"{full}: librdkafka takes {passed.least * passed.unit} to {passed.most * passed.unit}, so that "
+        why = f"{full}: librdkafka takes {passed.least * passed.unit} to {passed.most * passed.unit}, so "
         warning = FieldViolation(full, f"{why}{used * passed.unit} is used instead of {value}", "write one of these")
         if warning not in found.warnings:
             found.warnings.append(warning)

@@ -53,14 +53,14 @@ class MskLogin:
         found = cls(**{name: value for name, value in options.items() if name in known})
         if bool(found.awsRoleAccessKeyId) is not bool(found.awsRoleSecretAccessKey):
             missing = "awsRoleSecretAccessKey" if found.awsRoleAccessKeyId else "awsRoleAccessKeyId"
-            raise ConfigError(f"has no {missing}: the two are one login", field=missing, fix=f"add {missing}")
+            raise ConfigError(f"has no {missing}: both are needed for a login", field=missing, fix=f"add {missing}")
         for name in known:
             role = name.startswith(("awsRole", "awsSts")) and name != "awsRoleArn"
             if role and getattr(found, name) and not found.awsRoleArn:
-                raise ConfigError(f"has {name} and no role to take on", field=name, fix="add awsRoleArn")
+                raise ConfigError(f"has {name} but no role to assume", field=name, fix="add awsRoleArn")
         if find_spec(SIGNER) is None:
             raise ConfigError(
                 f"{MECHANISM} needs the package aws-msk-iam-sasl-signer-python, which is not installed here",
-                fix=f"{INSTALL} where the workers and stores are, and start them again",
+                fix=f"{INSTALL} on every host of workers and stores, and restart them",
             )
         return found

@@ -94,7 +94,7 @@ def read_offset_reset(text: str, field: str = f"consumer.override.{AUTO_OFFSET_R
         raise ConfigError.for_value(field, text, _VALID, fix="write earliest")
     back_ms = _milliseconds(duration.strip())
     if back_ms is None:
-        why = f"by_duration needs an ISO 8601 duration after a colon, and {duration!r} is none"
+        why = f"by_duration needs an ISO 8601 duration after a colon, and {duration!r} is not one"
         raise ConfigError.for_value(field, text, why, fix="write by_duration:PT1H for the last hour")
     if back_ms < 0:
         why = "a negative duration would begin in the future"

@@ -31,26 +31,26 @@ TWINS: Mapping[str, str] = {
     f"{_DEBEZIUM}ContentBasedRouter": f"{_CONFLUENT}ExtractTopic$Value lets a field name the topic, and {_KAFKA}"
     "RegexRouter with a predicate renames topics; scripts do not run here",
     f"{_DEBEZIUM}Filter": f"{_CONFLUENT}Filter$Value takes a JSONPath condition; scripts do not run here",
-    f"{_DEBEZIUM}UnwrapFromEnvelope": f"{_DEBEZIUM}ExtractNewRecordState is its name by now",
+    f"{_DEBEZIUM}UnwrapFromEnvelope": f"{_DEBEZIUM}ExtractNewRecordState is its new name",
     f"{_DEBEZIUM}HeaderToValue": _OWN,
-    f"{_DEBEZIUM}ExtractChangedRecordState": f"{_DEBEZIUM}ExtractNewRecordState gives the row; the changed fields "
-    "are not reported here",
-    f"{_DEBEZIUM}ExtractSchemaToNewRecord": f"{_DEBEZIUM}ExtractNewRecordState gives the row; the source's schema "
-    "nothing puts into it",
+    f"{_DEBEZIUM}ExtractChangedRecordState":
+        f"{_DEBEZIUM}ExtractNewRecordState gives the row; reporting the changed fields is not supported",
+    f"{_DEBEZIUM}ExtractSchemaToNewRecord":
+        f"{_DEBEZIUM}ExtractNewRecordState gives the row; adding the source's schema is not supported",
     f"{_DEBEZIUM}TimezoneConverter": f"{_KAFKA}TimestampConverter$Value converts one field; {_OWN} for several",
     f"{_DEBEZIUM}SchemaChangeEventFilter": f"{_KAFKA}Filter with a predicate TopicNameMatches leaves out a topic",
     f"{_DEBEZIUM}partitions.PartitionRouting": f"{_DEBEZIUM}outbox.EventRouter takes the partition from a column; else "
     f"{_KAFKA}ValueToKey makes a key of the fields, which decides the partition",
     f"{_DEBEZIUM}tracing.ActivateTracingSpan": "leave it out: Herdmesh exports traces of its own",
-    f"{_DEBEZIUM}openlineage.OpenLineage": "leave it out: nothing here reports lineage",
+    f"{_DEBEZIUM}openlineage.OpenLineage": "leave it out: lineage is not reported",
     f"{_DEBEZIUM}EnforceRecordSize": "raise max.request.size of producer.override, or " + _OWN,
     _TIMESCALE: f"{_DEBEZIUM}ByLogicalTableRouter brings the chunks' topics together; hypertables are not looked up",
     "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent": _OWN,
-    "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState": "MongoDB's events are not known here; " + _OWN,
+    "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState": "MongoDB's events are not supported; " + _OWN,
     "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter": f"{_DEBEZIUM}outbox.EventRouter takes the "
     "events of SQL databases",
-    f"{_CONFLUENT}MessageTimestampRouter": f"{_KAFKA}TimestampRouter takes the record's time; a field's time "
-    "nothing puts into the topic here",
+    f"{_CONFLUENT}MessageTimestampRouter":
+        f"{_KAFKA}TimestampRouter takes the record's time; a field's time is not supported",
     f"{_CONFLUENT}GzipDecompress": _OWN,
     f"{_AIVEN}ConcatFields": _OWN,
     f"{_AIVEN}ExtractTimestamp": _OWN,
@@ -71,7 +71,7 @@ TWINS: Mapping[str, str] = {
     f"{_COMMON}PatternRename": f"{_KAFKA}ReplaceField with renames=old:new",
     f"{_COMMON}TopicNameToField": f"{_KAFKA}InsertField with topic.field",
     f"{_COMMON}TimestampNowField": f"{_KAFKA}InsertField with timestamp.field puts the record's time",
-    f"{_COMMON}ChangeTopicCase": f"{_KAFKA}RegexRouter replaces parts of a topic; case nothing changes here",
+    f"{_COMMON}ChangeTopicCase": f"{_KAFKA}RegexRouter replaces parts of a topic; changing its case is not supported",
     f"{_COMMON}ChangeCase": f"{_KAFKA}ReplaceField with renames=OLD:old",
     f"{_COMMON}SchemaNameToTopic": _OWN,
     f"{_COMMON}SetNull": f"{_CONFLUENT}Drop makes a key or value null",
@@ -85,7 +85,7 @@ TWINS: Mapping[str, str] = {
     "org.apache.camel.kafkaconnector.transforms.SourcePojoToSchemaAndStructTransform": _OWN,
     "org.apache.camel.kafkaconnector.transforms.PojoToSchemaAndStructTransform": _OWN,
     "org.apache.camel.kafkaconnector.transforms.CamelTypeConverterTransform": f"{_KAFKA}Cast changes a field's type",
-    "io.debezium.converters.CloudEventsConverter": f"CloudEvents are not built; {_JSON} writes the event itself",
+    "io.debezium.converters.CloudEventsConverter": f"CloudEvents are not supported; {_JSON} writes the event itself",
     "io.debezium.converters.BinaryDataConverter": _BYTES,
     "io.debezium.converters.ByteBufferConverter": _BYTES,
     "io.debezium.converters.ByteArrayConverter": _BYTES,
@@ -94,7 +94,7 @@ TWINS: Mapping[str, str] = {
     f"{_CCOMPAT}",
     "io.apicurio.registry.utils.converter.ProtobufConverter": "io.confluent.connect.protobuf.ProtobufConverter "
     f"{_CCOMPAT}",
-    _GLUE: "io.confluent.connect.avro.AvroConverter with a registry of Confluent's API; AWS Glue's is not built",
+    _GLUE: "io.confluent.connect.avro.AvroConverter with a registry of Confluent's API; AWS Glue's is not supported",
     "com.blueapron.connect.protobuf.ProtobufConverter": "io.confluent.connect.protobuf.ProtobufConverter",
     "io.strimzi.kafka.KubernetesSecretConfigProvider": f"{_PROVIDER}DirectoryConfigProvider reads a mounted one",
     "io.strimzi.kafka.KubernetesConfigMapConfigProvider": f"{_PROVIDER}FileConfigProvider reads a mounted one",
@@ -105,54 +105,59 @@ TWINS: Mapping[str, str] = {
 """Replacement by Java class, without `$Key` and `$Value`."""
 
 _PACKAGES: Mapping[str, str] = {
-    "io.lenses.connect.smt.header.": "Lenses' transformations of headers are not built; " + _OWN,
-    "com.landoop.": "Landoop's transformations are not built; " + _OWN,
-    "org.apache.camel.kafkaconnector.": "Camel's classes are not built; " + _OWN,
-    _COMMON: "jcustenborder's transformations are not built; " + _OWN,
-    _AIVEN: "this one of Aiven's transformations is not built; " + _OWN,
-    _DEBEZIUM: "this one of Debezium's transformations is not built; " + _OWN,
-    _CONFLUENT: "this one of Confluent's transformations is not built; " + _OWN,
+    "io.lenses.connect.smt.header.": "Lenses' transformations of headers are not supported; " + _OWN,
+    "com.landoop.": "Landoop's transformations are not supported; " + _OWN,
+    "org.apache.camel.kafkaconnector.": "Camel's classes are not supported; " + _OWN,
+    _COMMON: "jcustenborder's transformations are not supported; " + _OWN,
+    _AIVEN: "this one of Aiven's transformations is not supported; " + _OWN,
+    _DEBEZIUM: "this one of Debezium's transformations is not supported; " + _OWN,
+    _CONFLUENT: "this one of Confluent's transformations is not supported; " + _OWN,
 }
 """Advice by the beginning of a class name, for classes without an entry in `TWINS`."""
 
 
 _SPARK_JDBC = "SparkSink with spark.format=jdbc writes to other databases, SparkJdbcSource reads them, through Spark"
-_FILES = "FileSink writes files to a folder, S3Sink to S3 and what speaks like it, HdfsSink to Hadoop's file systems"
-_QUEUES = "message queues are not built"
-_STORES = "it is not built; HttpSink sends records to what speaks HTTP, SparkSink to what Spark has a format for"
-_TOOLS = "it is a tool of Kafka's own tests; Datagen makes records, FileStreamSink writes them down"
+_FILES = "FileSink writes files to a folder, S3Sink to S3 and compatible stores, HdfsSink to Hadoop's file systems"
+_QUEUES = "message queues are not supported"
+_STORES = (
+    "it is not supported; HttpSink sends records to HTTP services, SparkSink to targets that Spark has a format for"
+)
+_TOOLS = "it is a tool of Kafka's own tests; Datagen generates records, FileStreamSink writes them to a file"
 #: Replacement by a part of a connector's class in lower case; the first part that the class contains decides.
 _CONNECTORS: tuple[tuple[str, str], ...] = (
     ("debezium.connector.jdbc", "PostgresSink, with pk.mode, pk.fields, table.name.format and auto.create for "
      "primary.key.mode, primary.key.fields, collection.name.format and schema.evolution"),
-    ("debezium", "change data capture is built for PostgreSQL (PostgresCdcSource); SparkJdbcSource reads tables of "
-     "other databases again and again"),
+    ("debezium",
+     "change data capture is supported for PostgreSQL (PostgresCdcSource); SparkJdbcSource polls tables of other "
+     "databases"),
     ("jdbc", f"PostgresSource and PostgresSink for PostgreSQL; {_SPARK_JDBC}"),
     ("s3source", "SparkStreamSource reads files that Spark reads"),
     ("s3", "S3Sink, under Confluent's name too (io.confluent.connect.s3.S3SinkConnector): s3.bucket.name, s3.region, "
      "format.class and flush.size"),
     ("hdfs", "HdfsSink"),
-    ("gcs", f"the store is not built; {_FILES}"),
-    ("azure.blob", f"the store is not built; {_FILES}"),
-    ("datalake", f"the store is not built; {_FILES}"),
-    ("elasticsearch", "it is not built; HttpSink sends records to a URL, such as an index's _doc"),
-    ("opensearch", "it is not built; HttpSink sends records to a URL, such as an index's _doc"),
-    ("splunk", "it is not built; HttpSink sends records to a URL, such as an event collector's"),
-    ("snowflake", "it is not built; SparkSink writes what Spark has a format for, and S3Sink writes files to load"),
-    ("bigquery", "it is not built; SparkSink writes what Spark has a format for, and S3Sink writes files to load"),
-    ("redshift", "it is not built; S3Sink writes files to load"),
+    ("gcs", f"the store is not supported; {_FILES}"),
+    ("azure.blob", f"the store is not supported; {_FILES}"),
+    ("datalake", f"the store is not supported; {_FILES}"),
+    ("elasticsearch", "it is not supported; HttpSink sends records to a URL, such as an index's _doc"),
+    ("opensearch", "it is not supported; HttpSink sends records to a URL, such as an index's _doc"),
+    ("splunk", "it is not supported; HttpSink sends records to a URL, such as an event collector's"),
+    ("snowflake",
+     "it is not supported; SparkSink writes to targets that Spark has a format for, and S3Sink writes files to load"),
+    ("bigquery",
+     "it is not supported; SparkSink writes to targets that Spark has a format for, and S3Sink writes files to load"),
+    ("redshift", "it is not supported; S3Sink writes files to load"),
     ("iceberg", "SparkSink with spark.format=iceberg"),
     ("delta", "SparkSink with spark.format=delta"),
-    ("mongo", "it is not built; SparkSink writes what Spark has a format for"),
-    ("cassandra", "it is not built; SparkSink writes what Spark has a format for"),
-    ("clickhouse", f"it is not built; {_SPARK_JDBC}"),
+    ("mongo", "it is not supported; SparkSink writes to targets that Spark has a format for"),
+    ("cassandra", "it is not supported; SparkSink writes to targets that Spark has a format for"),
+    ("clickhouse", f"it is not supported; {_SPARK_JDBC}"),
     ("replicator", "MirrorSource copies topics between clusters, with MirrorCheckpoint and MirrorHeartbeat"),
-    ("http", "HttpSink; an HTTP source is not built"),
+    ("http", "HttpSink; an HTTP source is not supported"),
     ("verifiable", _TOOLS),
     ("schemasource", _TOOLS),
     ("mocks", _TOOLS),
-    ("sftp", f"the protocol is not built; {_FILES}, and SparkStreamSource reads files that Spark reads"),
-    ("ftp", f"the protocol is not built; {_FILES}, and SparkStreamSource reads files that Spark reads"),
+    ("sftp", f"the protocol is not supported; {_FILES}, and SparkStreamSource reads files that Spark reads"),
+    ("ftp", f"the protocol is not supported; {_FILES}, and SparkStreamSource reads files that Spark reads"),
     *((part, _QUEUES) for part in (
         "rabbitmq", "activemq", "mqtt", "amqp", "jms", "ibmmq", "mqsource", "mqsink", "solace", "sqs", "kinesis",
         "pubsub", "eventhub", "servicebus", "pulsar", "nats",
@@ -231,7 +236,7 @@ def advice(name: str, known: Collection[str]) -> str:
     class_name, _, part = name.strip().partition("$")
     twin = TWINS.get(class_name)
     if twin is not None:
-        return f"not built here: {twin}"
+        return f"not supported here: {twin}"
     if name in known:
         return ""  # the name is known, but the caller did not find it
     both = [one for one in (f"{name}$Key", f"{name}$Value") if one in known]

@@ -30,9 +30,10 @@ def contradictions(config: RawConfig, *, is_source: bool) -> list[FieldViolation
         return []
     if not is_source:
         message = (
-            f"{GUARANTEE}={AT_LEAST_ONCE} is of sources: how often a sink's target has a record is its connector's own"
+            f"{GUARANTEE}={AT_LEAST_ONCE} is for sources only: the delivery guarantee of a sink is that of its "
+            "connector"
         )
-        return [FieldViolation(GUARANTEE, message, "leave it out, or choose a connector that is as you want it")]
+        return [FieldViolation(GUARANTEE, message, "leave it out, or choose a connector with the guarantee you need")]
     return [
         FieldViolation(
             GUARANTEE,

@@ -27,7 +27,7 @@ def loaded_entry(entry: metadata.EntryPoint) -> Any:
     """
     named = f"entry point {entry.name} = {entry.value}" if entry.name else f"entry point {entry.value}"
     if entry.pattern.match(entry.value) is None:
-        raise ImportError(f"{named} is no module:Class")
+        raise ImportError(f"{named} is not of the form module:Class")
     try:
         return entry.load()
     except AttributeError as error:
@@ -37,4 +37,4 @@ def loaded_entry(entry: metadata.EntryPoint) -> Any:
     except BaseException as error:
         said = error_text(error)
         told = f"{type(error).__name__}: {said}" if said else type(error).__name__
-        raise ImportError(f"importing {named} raised {told}: a module may not end the process it is in") from error
+        raise ImportError(f"importing {named} raised {told}: a module must not end its process") from error

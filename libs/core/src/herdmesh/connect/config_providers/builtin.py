@@ -30,9 +30,9 @@ class _AllowedPaths:
         self._paths = [Path(os.path.normpath(one)) for one in text.split(",")] if text else []
         for path in self._paths:
             if not path.is_absolute():
-                raise ConfigError(f"Path {path} is not absolute", field=_ALLOWED, fix="write it from / on")
+                raise ConfigError(f"Path {path} is not absolute", field=_ALLOWED, fix="write an absolute path")
             if not path.exists():
-                raise ConfigError(f"Path {path} does not exist", field=_ALLOWED, fix="make it, or leave it out")
+                raise ConfigError(f"Path {path} does not exist", field=_ALLOWED, fix="create it, or leave it out")
 
     def checked(self, path: str) -> Path:
         """The path, normalised. Raises ConfigError for a path that is not allowed."""
@@ -58,7 +58,7 @@ class FileConfigProvider(ConfigProvider):
             found = parse_text(file.read_text(encoding="utf-8"))
         except OSError as error:
             text = f"Could not read properties from file {path}: {error.strerror}"
-            raise ConfigError(text, fix="put it where the workers are, readable for them") from None
+            raise ConfigError(text, fix="put it on every worker's host, readable for the worker") from None
         except UnicodeDecodeError:
             raise ConfigError(f"Could not read properties from file {path}: it is not UTF-8") from None
         except PropertiesError as error:
@@ -81,7 +81,9 @@ class DirectoryConfigProvider(ConfigProvider):
             return ConfigData({})
         folder = self._allowed.checked(path)
         if not folder.is_dir():
-            raise ConfigError(f"Could not list directory {path}: it is not one", fix="name the directory of the files")
+            raise ConfigError(
+                f"Could not list directory {path}: it is not a directory", fix="name the directory of the files"
+            )
         found: dict[str, str] = {}
         for key in keys:
             file = folder / key
@@ -105,7 +107,9 @@ class EnvVarConfigProvider(ConfigProvider):
         try:
             self._pattern = re.compile(text)
         except re.error as error:
-            raise ConfigError(f"Invalid regex: {error}", field=_PATTERN, fix="write one that Python takes") from None
+            raise ConfigError(
+                f"Invalid regex: {error}", field=_PATTERN, fix="write a regular expression of Python"
+            ) from None
 
     def get(self, path: str, keys: frozenset[str]) -> ConfigData:
         """Read the current environment."""

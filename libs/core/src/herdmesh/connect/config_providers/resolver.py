@@ -152,13 +152,13 @@ class ConfigProviders:
         found = self._providers.get(provider)
         if found is None:
             message = f"{place}: {shown} cannot be resolved: the workers have no config provider {provider}"
-            fix = f"name it in their {PROVIDERS}, with {PROVIDERS}.{provider}.class"
+            fix = f"declare it in their {PROVIDERS}, with {PROVIDERS}.{provider}.class"
             raise ConfigError(message, field=place, fix=fix)
         try:
             data = _checked(found.get(path, frozenset(keys)), keys)
         except Exception as error:  # noqa: BLE001 - an author's provider may raise anything
             why = redacted(" ".join(str(error).split())) or type(error).__name__
-            fix = error.fix if isinstance(error, ConfigError) else f"see what provider {provider} needs"
+            fix = error.fix if isinstance(error, ConfigError) else f"check the settings of provider {provider}"
             raise ConfigError(f"{place}: {shown} cannot be resolved: {why}", field=place, fix=fix) from None
         for key, at in keys.items():
             if key not in data.data:
@@ -233,7 +233,7 @@ def _made(name: str, worker: RawConfig) -> ConfigProvider:
         meant = closest(written, (*BUILTIN, *JAVA_NAMES, *entries))
         fix = f"did you mean {meant}? Known are {known}" if meant else f"use one of {known}"
         if twin := TWINS.get(written):
-            fix = f"not built here: {twin}"
+            fix = f"not supported here: {twin}"
         raise ConfigError(f"{at}: no config provider {written}", field=at, fix=fix)
     provider = cls()
     params = f"{prefix}param."

@@ -176,5 +176,5 @@ class RegisteredConverter(Converter):
         except UNFIT as error:
             schema_id = schema_id_of(head)
             raise DataError(
-                f"Schema id {schema_id} is no {self.kind} schema: {type(error).__name__} {error}"
+                f"Schema id {schema_id} is not a {self.kind} schema: {type(error).__name__} {error}"
             ) from error

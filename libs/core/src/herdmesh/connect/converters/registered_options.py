@@ -22,7 +22,7 @@ PRECISION = "connect.decimal.precision"
 
 COMMON_KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("schemas.cache.config", Type.INT, 1000, Importance.LOW,
-              "The maximum number of schemas remembered as converted.", at_least(1)),
+              "The maximum number of converted schemas that are cached.", at_least(1)),
     ConfigKey("generalized.sum.type.support", Type.BOOLEAN, False, Importance.MEDIUM,
               "Whether enums and unions are named as the other formats name them."),
     ConfigKey("ignore.default.for.nullables", Type.BOOLEAN, False, Importance.MEDIUM,

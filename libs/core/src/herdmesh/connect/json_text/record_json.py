@@ -166,7 +166,7 @@ def _tagged(tag: str, content: Any, members: Mapping[str, Any], schema: Schema |
         return JavaObject(content, members["string"])
     simple = _SIMPLE.get(tag)
     if simple is None:
-        raise DataError(f"nothing is known of the tag {tag}")
+        raise DataError(f"unknown tag {tag}")
     return simple(content)
 
 

@@ -268,7 +268,7 @@ class SchemaBuilder:
         if type is None:  # pyright: ignore[reportUnnecessaryComparison] - reported as in Connect
             raise SchemaBuilderError("type cannot be null")
         if type not in _TYPES:
-            raise SchemaBuilderError(f"{type} is no schema type; there are: {', '.join(_TYPES)}")
+            raise SchemaBuilderError(f"{type} is not a schema type; the types are: {', '.join(_TYPES)}")
         self.type = type
         self._optional: bool | None = None
         self._name: str | None = None

@@ -199,7 +199,7 @@ class PluginRegistry:
                     f"{chosen.name} {chosen.version} is in the plugin folder {chosen.imports.folder}, and {whose} is "
                     f"from {found.folder}: a task is one process, and that has the libraries of one folder",
                     field=field,
-                    fix=f"install it into {found.folder} too, or ask for a version that is there",
+                    fix=f"install it into {found.folder} too, or choose an installed version",
                 )
         return found
 

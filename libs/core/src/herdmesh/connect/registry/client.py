@@ -212,7 +212,7 @@ class RegistryClient:
             answer = http.request(method, url + path, content=body)
         except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:  # RuntimeError: the client is closed
             raise RetriableError(
-                f"Schema registry {url} is out of reach ({what}): {error or type(error).__name__}. "
+                f"Schema registry {url} cannot be reached ({what}): {error or type(error).__name__}. "
                 "Check schema.registry.url and that the registry runs."
             ) from error
         if answer.is_success:
@@ -220,7 +220,8 @@ class RegistryClient:
                 return msgspec.json.decode(answer.content, type=wanted)
             except msgspec.MsgspecError as error:
                 raise RetriableError(
-                    f"Schema registry {url} gave no registry's answer ({what}): {error}. Check schema.registry.url."
+                    f"Schema registry {url} did not return a registry's response ({what}): {error}. Check "
+                    "schema.registry.url."
                 ) from error
         refused = _refused(answer.status_code, answer.content, url, what)
         if isinstance(refused, RetriableError):
@@ -239,10 +240,11 @@ def _refused(status: int, content: bytes, url: str, what: str) -> ConnectError:
         return ConfigError(
             f"{where}{'not authenticated' if status == 401 else 'not allowed'}: {why}",
             field="basic.auth.user.info",
-            fix="set basic.auth.credentials.source=USER_INFO and basic.auth.user.info=user:password of a user that may",
+            fix="set basic.auth.credentials.source=USER_INFO and basic.auth.user.info=user:password of a user with "
+            "that permission",
         )
     if status in _PASSING:
-        return RetriableError(f"{where}{why}. It may work later.")
+        return RetriableError(f"{where}{why}. It may succeed later.")
     if status == 404:
         fix = "Check schema.registry.url: is this the registry the data was written with?"
         if said.error_code in (_UNKNOWN_SUBJECT, _UNKNOWN_SCHEMA):

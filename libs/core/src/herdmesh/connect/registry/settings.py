@@ -35,7 +35,7 @@ _STRATEGY = one_of(*STRATEGIES)
 
 def _only_empty(field: str, value: Any) -> None:
     if value:
-        raise ConfigError.for_value(field, value, "this is not done here", fix="leave it out")
+        raise ConfigError.for_value(field, value, "this is not supported", fix="leave it out")
 
 
 _NOT_DONE = Validator("must be empty", _only_empty)
@@ -44,19 +44,19 @@ REGISTRY_KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("schema.registry.url", Type.LIST, REQUIRED, _HIGH,
               "Comma-separated list of URLs of schema registry instances to register or look up schemas with."),
     ConfigKey("max.schemas.per.subject", Type.INT, 1000, _LOW,
-              "The maximum number of schemas remembered for each direction.", at_least(1)),
+              "The maximum number of schemas that are cached for each direction.", at_least(1)),
     ConfigKey("auto.register.schemas", Type.BOOLEAN, True, _MEDIUM,
-              "Whether a schema that the registry does not know is registered; else it must be there."),
+              "Whether a schema that the registry does not know is registered; if false, it must exist there."),
     ConfigKey("normalize.schemas", Type.BOOLEAN, False, _MEDIUM,
-              "Whether the registry normalizes schemas, which ignores an order that means nothing."),
+              "Whether the registry normalizes schemas, which ignores insignificant order."),
     ConfigKey("use.latest.version", Type.BOOLEAN, False, _LOW,
-              "Whether values are written with the subject's latest schema; counts where auto.register.schemas=false."),
+              "Whether values are written with the subject's latest schema; used if auto.register.schemas=false."),
     ConfigKey("latest.compatibility.strict", Type.BOOLEAN, True, _LOW,
               "With use.latest.version: whether the latest schema must be backward compatible with the value's."),
     ConfigKey("latest.cache.ttl.sec", Type.LONG, -1, _LOW,
-              "For how long the latest version of a subject is remembered, -1 for good."),
+              "How long the latest version of a subject is cached; -1 = without a limit."),
     ConfigKey("use.schema.id", Type.INT, -1, _LOW,
-              "The id of the schema values are written with; counts where auto.register.schemas=false. -1: none."),
+              "The id of the schema that values are written with; used if auto.register.schemas=false. -1 = none."),
     ConfigKey("id.compatibility.strict", Type.BOOLEAN, True, _LOW,
               "With use.schema.id: whether that schema must be backward compatible with the value's."),
     ConfigKey("key.subject.name.strategy", Type.STRING, DEFAULT, _MEDIUM,
@@ -64,24 +64,24 @@ REGISTRY_KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("value.subject.name.strategy", Type.STRING, DEFAULT, _MEDIUM,
               "How the subject of a value's schema is named.", _STRATEGY),
     ConfigKey("basic.auth.credentials.source", Type.STRING, "URL", _MEDIUM,
-              "Where user and password come from: the URL, or basic.auth.user.info.", one_of("URL", "USER_INFO")),
+              "Source of user and password: the URL, or basic.auth.user.info.", one_of("URL", "USER_INFO")),
     ConfigKey("basic.auth.user.info", Type.PASSWORD, "", _MEDIUM,
               "user:password, with basic.auth.credentials.source=USER_INFO."),
     ConfigKey("bearer.auth.token", Type.PASSWORD, "", _MEDIUM,
               "A token sent to the registry instead of user and password."),
     ConfigKey("bearer.auth.credentials.source", Type.STRING, "STATIC_TOKEN", _MEDIUM,
-              "Where the token comes from: bearer.auth.token.", one_of("STATIC_TOKEN")),
-    ConfigKey("http.connect.timeout.ms", Type.INT, 60000, _LOW, "For how long to wait for a connection.", at_least(1)),
-    ConfigKey("http.read.timeout.ms", Type.INT, 60000, _LOW, "For how long to wait for an answer.", at_least(1)),
-    ConfigKey("max.retries", Type.INT, 3, _LOW, "How often a request that may work is tried again.", at_least(0)),
-    ConfigKey("retries.wait.ms", Type.INT, 1000, _LOW, "The wait before the first of them; doubled after each.",
+              "Source of the token: bearer.auth.token.", one_of("STATIC_TOKEN")),
+    ConfigKey("http.connect.timeout.ms", Type.INT, 60000, _LOW, "Timeout of a connection attempt.", at_least(1)),
+    ConfigKey("http.read.timeout.ms", Type.INT, 60000, _LOW, "Timeout of a response.", at_least(1)),
+    ConfigKey("max.retries", Type.INT, 3, _LOW, "Maximum number of retries of a request.", at_least(0)),
+    ConfigKey("retries.wait.ms", Type.INT, 1000, _LOW, "Wait before the first retry; doubled after each.",
               at_least(0)),
-    ConfigKey("retries.max.wait.ms", Type.INT, 20000, _LOW, "The longest wait before one of them.", at_least(0)),
-    ConfigKey("proxy.host", Type.STRING, "", _LOW, "The host of an HTTP proxy on the way to the registry."),
+    ConfigKey("retries.max.wait.ms", Type.INT, 20000, _LOW, "Maximum wait before a retry.", at_least(0)),
+    ConfigKey("proxy.host", Type.STRING, "", _LOW, "Host of the HTTP proxy to the registry."),
     ConfigKey("proxy.port", Type.INT, -1, _LOW, "Its port."),
     *TLS_KEYS,
     *(
-        ConfigKey(name, Type.STRING, "", _LOW, "Refused: this is not done here.", _NOT_DONE)
+        ConfigKey(name, Type.STRING, "", _LOW, "Refused: this is not supported.", _NOT_DONE)
         for name in ("use.schema.guid", "use.latest.with.metadata", "rule.executors", "rule.actions")
     ),
 )  # fmt: skip
@@ -153,7 +153,7 @@ def _urls(given: list[str]) -> tuple[tuple[str, ...], tuple[str, str] | None]:
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or bare == HIDDEN:
             raise ConfigError.for_value(
                 "schema.registry.url", bare, "not an address",
-                fix="write http://host:port, several with commas; of a password / is %2F, ? is %3F, @ is %40",
+                fix="write http://host:port, several with commas; in a password / is %2F, ? is %3F, @ is %40",
             )  # fmt: skip
         if parts.username is not None and user is None:
             user = unquote(parts.username), unquote(parts.password or "")

@@ -21,15 +21,15 @@ _LOW = Importance.LOW
 
 TLS_KEYS: tuple[ConfigKey, ...] = (
     ConfigKey(f"{_PREFIX}truststore.location", Type.STRING, "", _LOW,
-              "A PEM file with the authorities that are trusted; the system's without it."),
+              "PEM file with the trusted authorities; if unset, the system's."),
     ConfigKey(f"{_PREFIX}truststore.certificates", Type.PASSWORD, "", _LOW, "The same as PEM text."),
-    ConfigKey(f"{_PREFIX}truststore.type", Type.STRING, "JKS", _LOW, "PEM, the only one that can be read here."),
+    ConfigKey(f"{_PREFIX}truststore.type", Type.STRING, "JKS", _LOW, "PEM, the only supported type."),
     ConfigKey(f"{_PREFIX}keystore.location", Type.STRING, "", _LOW,
-              "A PEM file with the client's own key and its certificates."),
-    ConfigKey(f"{_PREFIX}keystore.type", Type.STRING, "JKS", _LOW, "PEM, the only one that can be read here."),
-    ConfigKey(f"{_PREFIX}key.password", Type.PASSWORD, "", _LOW, "The password of the client's own key."),
+              "PEM file with the client's key and certificates."),
+    ConfigKey(f"{_PREFIX}keystore.type", Type.STRING, "JKS", _LOW, "PEM, the only supported type."),
+    ConfigKey(f"{_PREFIX}key.password", Type.PASSWORD, "", _LOW, "Password of the client's key."),
     ConfigKey(f"{_PREFIX}endpoint.identification.algorithm", Type.STRING, "https", _LOW,
-              "https: the registry's certificate must be of its host's name. Empty: any host's will do.",
+              "https: the registry's certificate must match its host name. Empty: host names are not checked.",
               one_of("https", "")),
 )  # fmt: skip
 
@@ -55,7 +55,7 @@ def tls_settings(parsed: dict[str, Any]) -> TlsSettings:
         path, kind = parsed[f"{_PREFIX}{store}.location"], parsed[f"{_PREFIX}{store}.type"].upper()
         if path and kind != "PEM":
             raise ConfigError.for_value(
-                f"{_PREFIX}{store}.type", kind, f"a {store} is read as PEM here",
+                f"{_PREFIX}{store}.type", kind, f"a {store} must be a PEM file here",
                 fix=f"`{command.format(path=path)}`, then {_PREFIX}{store}.location=that file and "
                 f"{_PREFIX}{store}.type=PEM",
             )  # fmt: skip

@@ -58,13 +58,13 @@ def checked_class(cls: Any) -> None:
         raise ConfigError(f"{cls.__name__}.class_name is {shown(name)}: give it a name, as org.example.{cls.__name__}")
     aliases = cls.aliases
     if isinstance(aliases, str) or not isinstance(aliases, Iterable):
-        raise ConfigError(f'{cls.__name__}.aliases is {shown(aliases)}: write a tuple of texts, as ("{name}",)')
+        raise ConfigError(f'{cls.__name__}.aliases is {shown(aliases)}: write a tuple of strings, as ("{name}",)')
     for alias in cast("Iterable[Any]", aliases):
         if not isinstance(alias, str) or not alias.strip() or not is_encodable(alias):
-            raise ConfigError(f"{cls.__name__}.aliases has {shown(alias)}: write a tuple of texts")
+            raise ConfigError(f"{cls.__name__}.aliases has {shown(alias)}: write a tuple of strings")
     version = getattr(cls, "version", None)
     if version is not None and (not isinstance(version, str) or not is_encodable(version)):
-        raise ConfigError(f'{cls.__name__}.version is {shown(version)}: write a text, as "1.0"')
+        raise ConfigError(f'{cls.__name__}.version is {shown(version)}: write a string, as "1.0"')
 
 
 def checked_definition(cls: Any) -> ConfigDef:
@@ -97,7 +97,7 @@ def checked_list(method: str, made: Any, of: type[T]) -> list[T]:
         texts = {name: getattr(one, name) for name in ("field", "message", "fix") if hasattr(one, name)}
         for name, text in texts.items():
             if not isinstance(text, str):
-                raise ConfigError(f"{method} returned a {of.__name__} whose {name} is {shown(text)}: write a text")
+                raise ConfigError(f"{method} returned a {of.__name__} whose {name} is {shown(text)}: write a string")
     return found
 
 
@@ -138,7 +138,7 @@ def checked_offsets(method: str, made: Any) -> Mapping[tuple[str, int], int]:
 
 def checked_manifests(method: str, made: Any) -> Mapping[tuple[str, int], str]:
     """Return the result of `stage`. Raises ConfigError unless it has a text for each (topic, partition)."""
-    _check_by_partition(method, made, str, "texts, the manifest of what was staged")
+    _check_by_partition(method, made, str, "strings, the manifest of the staged records")
     return made
 
 
@@ -185,7 +185,7 @@ def checked_task_configs(made: Any) -> list[dict[str, str | None]]:
 
 def _checked(number: int, config: Any) -> dict[str, str | None]:
     if not isinstance(config, Mapping):
-        raise ConfigError(f"the config of task {number} is {shown(config)}: return a dict of texts for each task")
+        raise ConfigError(f"the config of task {number} is {shown(config)}: return a dict of strings for each task")
     found: dict[str, str | None] = {}
     for key, value in cast("Mapping[Any, Any]", config).items():
         if not isinstance(key, str):
@@ -200,9 +200,9 @@ def _checked(number: int, config: Any) -> dict[str, str | None]:
             )
         if value is not None and not is_encodable(value):
             raise ConfigError(
-                f"the config of task {number} has a text for {key} with {_HALF}: {escaped(value[:100])}",
+                f"the config of task {number} has a string for {key} with {_HALF}: {escaped(value[:100])}",
                 field=key,
-                fix="such text cannot be stored: encode it, as base64 or with escapes",
+                fix="such a string cannot be stored: encode it, as base64 or with escapes",
             )
         found[key] = value
     return found

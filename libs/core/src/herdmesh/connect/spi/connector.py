@@ -482,7 +482,7 @@ class SourceBatch:
 
 
 def _no_topic(name: str, _partitions: int, _replicas: int, _config: Mapping[str, str]) -> None:
-    raise RuntimeError(f"topic {name} is not made: this context has no cluster to make topics in")
+    raise RuntimeError(f"topic {name} is not created: this context has no Kafka cluster")
 
 
 @dataclass(frozen=True, slots=True)

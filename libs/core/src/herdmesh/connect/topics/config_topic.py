@@ -305,14 +305,14 @@ def _numbered(members: _Json, name: str) -> dict[int, Any]:
         return {}
     numbered = {parse_int32(number): item for number, item in _map(value).items()}
     if None in numbered:
-        raise _Refused(f"'{name}' has a member that is no task number")
+        raise _Refused(f"'{name}' has a member that is not a task number")
     return {number: item for number, item in numbered.items() if number is not None}
 
 
 def _restarts(members: _Json) -> dict[int, int]:
     numbered = _numbered(members, "restarts")
     if any(type(generation) is not int for generation in numbered.values()):
-        raise _Refused("'restarts' has a member that is no generation")
+        raise _Refused("'restarts' has a member that is not a generation")
     return {number: wrap_int32(generation) for number, generation in numbered.items()}
 
 

@@ -17,7 +17,7 @@ _OTHERS: Final = re.compile(r"[^a-zA-Z0-9._-]")
 def why_no_topic(name: str) -> str:
     """The reason why Kafka cannot have a topic of this name, as `no topic's name has ...`; "" = the name is valid."""
     if others := "".join(dict.fromkeys(_OTHERS.findall(name))):
-        return f"no topic's name has {others!r}: it is made of a-z, A-Z, 0-9, '.', '_' and '-'"
+        return f"a topic name cannot contain {others!r}: allowed are a-z, A-Z, 0-9, '.', '_' and '-'"
     if len(name) > LENGTH_MAX:
-        return f"no topic's name has more than {LENGTH_MAX} characters: this has {len(name)}"
-    return "no topic can be called so" if name in ("", ".", "..") else ""
+        return f"a topic name has at most {LENGTH_MAX} characters: this has {len(name)}"
+    return "it is not a valid topic name" if name in ("", ".", "..") else ""

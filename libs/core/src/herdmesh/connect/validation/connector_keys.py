@@ -261,7 +261,7 @@ def topic_creation(groups: Sequence[str]) -> ConfigDef:
                       _PARTITIONS),
         ]  # fmt: skip
         if group != "default":  # the default group has all topics of no other group; it needs no patterns
-            for name, what in (("include", "of the group"), ("exclude", "not of the group, though included")):
+            for name, what in (("include", "of the group"), ("exclude", "excluded from the group, even if included")):
                 keys.append(ConfigKey(prefix + name, Type.LIST, [], Importance.LOW,
                                       f"Regular expressions of topics that are {what}.", regexes()))  # fmt: skip
     return ConfigDef(*keys)
@@ -269,17 +269,18 @@ def topic_creation(groups: Sequence[str]) -> ConfigDef:
 
 HERDMESH = ConfigDef(
     _herdmesh.key(1, "herdmesh.linger.ms", Type.LONG, 5_000, _LOW, "SHORT", "Linger",
-                  "How long a run waits for records before its task goes idle, in milliseconds.", at_least(0)),
+                  "How long a task waits for records before it goes idle, in milliseconds.", at_least(0)),
     _herdmesh.key(2, "herdmesh.trigger", Type.STRING, "available", _LOW, "SHORT", "Trigger",
                   "available: a task without records goes idle. continuous: it never does.",
                   one_of("available", "continuous")),
     _herdmesh.key(3, "herdmesh.offsets.missing", Type.STRING, "fail", _LOW, "SHORT", "Missing offsets",
-                  "What to do when committed offsets are gone: fail, or reset to the beginning.",
+                  "Behavior when committed offsets no longer exist: fail, or reset to the beginning.",
                   one_of("fail", "reset")),
     _herdmesh.key(4, "herdmesh.restart.enabled", Type.BOOLEAN, None, _LOW, "SHORT", "Restart when failed",
-                  "Whether tasks that failed are restarted by themselves; default: the herder's setting."),
+                  "Whether failed tasks are restarted automatically; default: the herder's setting."),
     _herdmesh.key(5, "herdmesh.restart.attempts.max", Type.INT, None, _LOW, "SHORT", "Restarts",
-                  "So many restarts within the window, then a task stays FAILED; default: the herder's setting.",
+                  "Maximum number of restarts within the window, after which a task stays FAILED; default: the "
+                  "herder's setting.",
                   optional_between(1, 1_000)),
     _herdmesh.key(6, "herdmesh.restart.window.ms", Type.LONG, None, _LOW, "SHORT", "Restart window",
                   "The window in which restarts are counted, in milliseconds; default: the herder's setting.",
@@ -288,26 +289,28 @@ HERDMESH = ConfigDef(
                   "Time before the first restart, in milliseconds; doubles each time; default: the herder's setting.",
                   optional_at_least(1)),
     _herdmesh.key(8, "herdmesh.restart.backoff.max.ms", Type.LONG, None, _LOW, "SHORT", "Longest restart backoff",
-                  "Longest time before a restart, in milliseconds; default: the herder's setting.",
+                  "Maximum time before a restart, in milliseconds; default: the herder's setting.",
                   optional_at_least(1)),
     _herdmesh.key(9, "herdmesh.rate.records.per.second", Type.LONG, None, _LOW, "SHORT", "Records per second",
-                  "The most records all tasks of the connector together read (sinks) or poll (sources) in a second, on "
-                  "whatever workers they run; default: no limit.", optional_at_least(1)),
+                  "Maximum number of records per second that all tasks of the connector, on all workers, read (sinks) "
+                  "or poll (sources); default: no limit.", optional_at_least(1)),
     _herdmesh.key(10, "herdmesh.rate.bytes.per.second", Type.LONG, None, _LOW, "SHORT", "Bytes per second",
-                  "As herdmesh.rate.records.per.second, of the bytes of keys and values as they are in Kafka; default: "
-                  "no limit.", optional_at_least(1)),
+                  "Maximum number of bytes per second, like herdmesh.rate.records.per.second, of keys and values as "
+                  "stored in Kafka; default: no limit.", optional_at_least(1)),
     _herdmesh.key(11, "herdmesh.transaction.max.bytes", Type.LONG, None, _LOW, "SHORT", "Bytes of a transaction",
-                  "A source task commits its transaction once keys and values in it have so many bytes, even before "
-                  "its time; what one poll returned stays together. Default: no limit.", optional_at_least(1)),
+                  "Bytes of keys and values after which a source task commits its transaction early; records of one "
+                  "poll stay together. Default: no limit.", optional_at_least(1)),
     _herdmesh.key(12, "herdmesh.memory.max", Type.STRING, None, _LOW, "SHORT", "Memory of a task",
-                  "The most memory the process of a task may have, such as 512MB; one that has more is ended and its "
-                  "task FAILED. Default: the worker's setting.", optional_size(MEMORY_MIN_BYTES)),
+                  "Maximum memory of a task's process, such as 512MB; a process that exceeds it is killed and its task "
+                  "is FAILED. Default: the worker's setting.", optional_size(MEMORY_MIN_BYTES)),
     _herdmesh.key(13, "herdmesh.isolation", Type.STRING, "process", _LOW, "SHORT", "Isolation",
-                  "process: the tasks' processes are under the Spark of their worker. application: under one of the "
-                  "connector's own, on each worker that has tasks of it.", one_of("process", "application")),
+                  "process: tasks run under the Spark application of their worker. application: tasks run under a "
+                  "Spark application of the connector, one on each worker that has tasks of it.",
+                  one_of("process", "application")),
     _herdmesh.key(14, GUARANTEE, Type.STRING, EXACTLY_ONCE, _LOW, "SHORT", "Delivery guarantee",
                   "exactly_once: a source's records and their offsets share a transaction. at_least_once: its records "
-                  "are outside of transactions and visible at once; after a kill some are there twice, none is lost.",
+                  "are outside of transactions and visible at once; after a crash some may be duplicated, none is "
+                  "lost.",
                   one_of(EXACTLY_ONCE, AT_LEAST_ONCE)),
 )  # fmt: skip
 """Herdmesh's own keys."""

@@ -24,9 +24,9 @@ def fields_of_plugin(class_name: str, plugins: KnownPlugins) -> list[ConfigKey]:
     """
     found = plugins.class_named(class_name)
     if found is None:
-        raise ConfigError(f"Unknown plugin {class_name}.", fix="ListPlugins names those there are")
+        raise ConfigError(f"Unknown plugin {class_name}.", fix="`herd get plugins` lists those that exist")
     if found.abstract:
-        hint = f"use {' or '.join(found.nested)}" if found.nested else "name a class that can be made"
+        hint = f"use {' or '.join(found.nested)}" if found.nested else "name a class that can be instantiated"
         raise ConfigError("Instantiation error", fix=hint)
     keys = dict(found.definition.keys)
     if found.kinds[0] in (PluginKind.SINK, PluginKind.SOURCE):

@@ -28,13 +28,13 @@ _STEP_KEYS = {
 _TRACING = "it is for OpenTelemetry's Java libraries"
 _IGNORED: Mapping[str, Mapping[str, str]] = {
     "io.debezium.transforms.outbox.EventRouter": {
-        "table.field.event.type": "nothing reads it, in Debezium neither; table.fields.additional.placement can",
+        "table.field.event.type": "neither Debezium nor Herdmesh reads it; use table.fields.additional.placement",
         "tracing.span.context.field": _TRACING,
         "tracing.operation.name": _TRACING,
         "tracing.with.context.field.only": _TRACING,
     },
     "io.debezium.transforms.ByLogicalTableRouter": {
-        "logical.table.cache.size": "what is remembered has a bound of its own",
+        "logical.table.cache.size": "the cache has a fixed limit",
     },
 }
 """Keys without effect here and the reason, by class that accepts them."""

@@ -70,7 +70,7 @@ def _not_built(config: RawConfig) -> list[FieldViolation]:
         value = config.get(field)
         if value is not None and str(value).strip().lower() not in accepted:
             fix = f"leave it out or write {accepted[0]}" if accepted[0] else "leave it out"
-            message = f"Invalid value {value} for configuration {field}: {what} not built yet"
+            message = f"Invalid value {value} for configuration {field}: {what} not supported yet"
             found.append(FieldViolation(field, message, fix))
     return found
 
@@ -115,7 +115,7 @@ def _no_topics(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
         for name in filter(None, names):
             if why := why_no_topic(name):
                 message = f"Invalid value {name} for configuration {field}: {why}"
-                found.append(FieldViolation(field, message, "write a name that Kafka takes"))
+                found.append(FieldViolation(field, message, "write a name that Kafka accepts"))
     return found
 
 

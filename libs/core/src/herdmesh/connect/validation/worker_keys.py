@@ -45,7 +45,7 @@ READ = frozenset((
     "topic.creation.enable", "value.converter",
 ))  # fmt: skip
 _REST = ("services serve gRPC, and there is no REST server", "leave it out")
-_GROUP = ("workers join no group: the herder places what runs, by times of its own", "leave it out")
+_GROUP = ("workers join no group: the herder places tasks, by timeouts of its own", "leave it out")
 _CLIENT = ("a setting of clients is below admin., consumer. or producer.", "write it below these")
 _METRICS = ("metrics are served for Prometheus", "leave it out")
 _VERSION = ("there is one version of each converter, the installed one", "leave it out")

@@ -173,7 +173,7 @@ def _decimal(text: str) -> Decimal:
     try:
         return read_decimal(text)
     except ValueError as error:
-        raise NumberFormatError(f"{text} is no decimal") from error
+        raise NumberFormatError(f"{text} is not a decimal") from error
 
 
 def _to_container(to: Schema, value: Any, schema: Schema | None) -> Any:

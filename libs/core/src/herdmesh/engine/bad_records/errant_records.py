@@ -72,7 +72,7 @@ class ErrantRecords:
         """The record in Kafka's form, from a batch that the task created."""
         record = _record(batch, index)
         if not record.topic:
-            raise ValueError("a record that the task made needs a topic to be reported: converters write for one")
+            raise ValueError("a record that the task created needs a topic to be reported, because converters need one")
         key, value, headers = self._chain.write_record(record)
         time_ms = record.timestamp_ms
         stamp = (TIMESTAMP_NOT_AVAILABLE, NO_TIMESTAMP_MS) if time_ms is None else (TIMESTAMP_CREATE_TIME, time_ms)

@@ -230,8 +230,8 @@ class Tolerance:
                     self._skip(stage, step, batch, at, error)
                     if not self._settings.tolerate and self.counts.skipped % _TELL_EVERY == 1:
                         _log.warning(
-                            "a record is skipped although errors.tolerance is none, as in Connect, because it could "
-                            "work later and errors.retry.timeout is over; so far %d are: %s",
+                            "a record is skipped although errors.tolerance is none, as in Connect, because its error "
+                            "is retriable and errors.retry.timeout has expired; skipped so far: %d; error: %s",
                             self.counts.skipped, record_error(stage, step, batch, at, error),
                         )  # fmt: skip
                     raise RecordSkipped from error
@@ -265,7 +265,7 @@ class Tolerance:
                 asked_ms = self._requested_delay_ms()
                 delay_ms = self._delay_ms(wait.tries + 1) if asked_ms is None else asked_ms
                 of, why = refused.waits_for or "the target of its task", error_text(refused)
-                _log.warning("the task cannot take a batch now; it is given it again in %.0f ms: %s", delay_ms, why)
+                _log.warning("the task cannot accept a batch now; retrying in %.0f ms: %s", delay_ms, why)
                 wait.goes_on(of, why, tried=True, next_try_s=delay_ms / 1000)
                 if (end := self._pause(delay_ms / 1000, True)) is not None:
                     raise RetryStopped(end) from refused

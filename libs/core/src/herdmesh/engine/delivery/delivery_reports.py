@@ -74,7 +74,10 @@ def _refusal(error: KafkaError, message: Message) -> str:
             "it, as records are sent together"
         )
     if error.code() == KafkaError.INVALID_RECORD and key is None:
-        return f"{text}: the record has no key, and a compacted topic takes none without (cleanup.policy=compact)"
+        return (
+            f"{text}: the record has no key, and a compacted topic accepts only records with a key "
+            "(cleanup.policy=compact)"
+        )
     return text
 
 

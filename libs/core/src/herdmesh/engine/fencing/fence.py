@@ -172,7 +172,7 @@ class Fence:
             try:
                 bounded(lambda: self.producer.abort_transaction(1.0), _CLOSE_TIMEOUT_S)
             except CallHangs:
-                _log.info("the open transaction of %s is left to the next owner: no answer", self._transactional_id)
+                _log.info("the open transaction of %s is left to the next owner: no response", self._transactional_id)
                 return
             except KafkaException as error:
                 _log.info("the open transaction of %s is left to the next owner: %s", self._transactional_id, error)
@@ -248,8 +248,8 @@ class Fence:
             except CallHangs:
                 self._hangs = True
                 raise TaskFailed(
-                    f"a call to Kafka for {self._transactional_id} does not return, as when its broker leaves in the "
-                    "middle of it; whether it took effect is not known here",
+                    f"a call to Kafka for {self._transactional_id} does not return, as when its broker stops in the "
+                    "middle of it; whether it took effect is unknown",
                     ErrorClass.UNREACHABLE,
                 ) from None
 

@@ -95,7 +95,7 @@ class GroupFinisher:
             find_coordinator(self._admin, scratch, clients.CALL_TIMEOUT_S)
             delete_group(self._admin, scratch, clients.CALL_TIMEOUT_S)
         except KafkaException as error:
-            _log.info("the group %s is left for the broker to forget: %s", scratch, error)
+            _log.info("cannot delete the group %s, the broker will expire it: %s", scratch, error)
 
 
 def _partition_count(consumer: Consumer) -> int:

@@ -118,12 +118,12 @@ class ClaimCheck:
 
 def _why_not(spec: RunSpec, claim: TaskSetClaim) -> str:
     if not claim.incarnation:
-        return f"a connector {spec.connector} was created meanwhile, which the requesting herder had not read of"
+        return f"a connector {spec.connector} was created meanwhile, which the requesting herder had not read yet"
     if not claim.task_digest:
         return f"connector {spec.connector} was changed, or another change of its offsets began, after this request"
     return (
         f"{spec.connector}-{spec.task} belongs to a task set that was replaced; the herder that started it had not "
-        "read of the new one"
+        "read the new one yet"
     )
 
 
@@ -152,7 +152,8 @@ def _newest(spec: RunSpec, claim: TaskSetClaim, end: int, consumer: Consumer) ->
     finally:
         consumer.incremental_unassign([TopicPartition(claim.config_topic, 0)])
     raise TaskFailed(
-        f"the config topic {claim.config_topic} could not be read to its end: nobody knows whether the task is wanted",
+        f"the config topic {claim.config_topic} could not be read to its end, so it is unknown whether the task is "
+        "still wanted",
         ErrorClass.RETRIABLE,
     )
 
@@ -180,8 +181,8 @@ def _is_end(message: Message, claim: TaskSetClaim) -> bool:
 
 def _another_topic(claim: TaskSetClaim, why: str) -> TaskFailed:
     return TaskFailed(
-        f"the config topic {claim.config_topic} is not the one this task was made from: {why}; does the "
-        "worker's config_storage_topic name the cluster's?",
+        f"the config topic {claim.config_topic} is not the one this task was made from: {why}; check that the worker's "
+        "config_storage_topic names the cluster's topic",
         ErrorClass.RETRIABLE,
     )
 
@@ -189,13 +190,13 @@ def _another_topic(claim: TaskSetClaim, why: str) -> TaskFailed:
 def _unreadable(claim: TaskSetClaim, error: KafkaException) -> TaskFailed:
     cause: KafkaError = error.args[0]
     if cause.code() in _REFUSED:
-        hint = "give the workers' login Describe and Read on it"
+        hint = "grant the workers' user Describe and Read on it"
     elif cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        hint = "does the worker's config_storage_topic name the cluster's?"
+        hint = "check that the worker's config_storage_topic names the cluster's topic"
     else:
-        hint = "it is tried again"
+        hint = "it is retried"
     return TaskFailed(
-        f"the config topic {claim.config_topic} cannot be read, so nobody knows whether the task is wanted: "
+        f"the config topic {claim.config_topic} cannot be read, so it is unknown whether the task is still wanted: "
         f"{cause.str()}; {hint}",
         ErrorClass.RETRIABLE,
     )

@@ -24,7 +24,7 @@ from herdmesh.engine.runtime import ClientConfig, RunSpec, TaskKind, sink_settin
 
 _POLL_INTERVAL_MAX_MS = "max.poll.interval.ms"
 _POLL_INTERVAL_MAX_MS_DEFAULT = 300_000
-_FIX = "leave it out, or write a value that it takes"
+_FIX = "leave it out, or write a value that it accepts"
 _MAX = 50
 """Maximum number of wrong settings found at once."""
 
@@ -70,8 +70,8 @@ def missing_files(used: Iterable[str], config: RawConfig) -> list[FieldViolation
         if not (is_override and client in used and setting.startswith("ssl.") and setting.endswith(".location")):
             continue
         if value and not os.path.exists(path := str(value)):
-            why = f"{key}: there is no file {path} on this worker, so that no run here can connect"
-            found.append(FieldViolation(key, why, "put it there, under this path on each machine that has runs"))
+            why = f"{key}: there is no file {path} on this worker, so its tasks cannot connect"
+            found.append(FieldViolation(key, why, "put it there, under this path on each machine that runs tasks"))
     return found
 
 

@@ -102,7 +102,7 @@ def forgotten() -> KafkaException:
     """The error of a run whose client has lost its brokers for good (`Contact`): an outage, because no setting is
     wrong, and the next run has new clients.
     """
-    text = "the client has forgotten all brokers, as it may when the last one that it knew stops; another one is needed"
+    text = "the client has lost all its brokers, as it may when the last one that it knew stops; a new client is needed"
     return KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, text))
 
 
@@ -193,7 +193,7 @@ def raise_guess(producer: CheckedProducer) -> None:
     producer.poll(0)  # `flush` may return before the last log line was delivered
     if producer.guess is not None:
         raise TaskFailed(
-            f"nobody acknowledged records that may be lost, as when a partition has just moved; they are sent again: "
+            f"records were not acknowledged and may be lost, as when a partition has just moved; they are sent again: "
             f"{producer.guess}",
             ErrorClass.RETRIABLE,
         )
@@ -272,7 +272,7 @@ def made(
     try:
         return opened(client, kind, config, on_error)
     except (TypeError, ValueError, OverflowError) as error:  # raised by the Python part of the client
-        raise ConfigError(f"no Kafka client can be made with these settings: {error}") from error
+        raise ConfigError(f"no Kafka client can be created with these settings: {error}") from error
     except KafkaException as error:
         cause = error.args[0] if error.args else None
         if not (isinstance(cause, KafkaError) and cause.code() == KafkaError._INVALID_ARG):
@@ -280,7 +280,7 @@ def made(
         text = cause.str()
         key = next((key for key in config if f'"{key}"' in text or f"{key} " in text), "")
         if not key:
-            raise ConfigError(f"no Kafka client can be made with these settings: {text}") from error
+            raise ConfigError(f"no Kafka client can be created with these settings: {text}") from error
         raise ConfigError(f"{prefix}{key}: {text}", field=prefix + key) from error
 
 

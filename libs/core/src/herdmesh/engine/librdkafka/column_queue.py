@@ -120,7 +120,7 @@ def _point(rows: native.Rows, name: str, column: Columns) -> bytes:
         texts, present = column, None
     lengths = np.fromiter(map(len, texts), np.uint64, len(texts))  # pyright: ignore[reportArgumentType]
     if int(lengths.sum()) != len(joined):
-        raise TypeError("a record's key or value is no bytes")  # items larger than a byte would be cut in pieces
+        raise TypeError("a record's key or value is not bytes")  # items larger than a byte would be cut in pieces
     starts = np.cumsum(lengths)
     starts -= lengths
     starts += np.uint64(native.address(joined))

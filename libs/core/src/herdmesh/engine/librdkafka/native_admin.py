@@ -71,7 +71,7 @@ def request_group_offsets(
     """
     library = _library()
     if library is None:
-        raise RuntimeError("the client is none of those that these calls were tried with")
+        raise RuntimeError("these calls were not tested with this version of the client")
     handle = native.handle(client)
     request = _request(library, call, group, partitions)
     options = library.rd_kafka_AdminOptions_new(handle, _ANY_OPERATION)
@@ -114,7 +114,7 @@ def _request(library: Any, call: str, group: str, partitions: Iterable[Partition
 
 def _told(library: Any, call: str, event: int | None) -> Iterator[PartitionResult]:
     if event is None:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the client does not say what became of the request"))
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the client does not report the result of the request"))
     code = library.rd_kafka_event_error(event)
     if code:
         raise KafkaException(KafkaError(code, (library.rd_kafka_event_error_string(event) or b"").decode()))

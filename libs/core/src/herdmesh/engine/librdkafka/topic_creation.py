@@ -65,10 +65,10 @@ def _until_there(admin: AdminClient, topic: str) -> None:
     (`kafka.checked_producer`), which would end a new run.
     """
     deadline_s = time.monotonic() + RETRY_TIMEOUT_S
-    with waits.on("Kafka", f"to know of topic {topic}, which was created"):
+    with waits.on("Kafka", f"the new topic {topic} is not known to it yet"):
         while not retried(partial(_is_there, admin, topic)):
             if time.monotonic() >= deadline_s:
-                raise TaskFailed(f"topic {topic} was created, and no broker knows of it", ErrorClass.RETRIABLE)
+                raise TaskFailed(f"topic {topic} was created, but no broker reports it yet", ErrorClass.RETRIABLE)
             progress_ticks.moved()
             time.sleep(_LOOK_PAUSE_S)
 

@@ -64,7 +64,7 @@ class Unacknowledged:
             found: Any = self._producer.list_topics(timeout=_ANSWER_S)
         except KafkaException as error:
             # The request may have gone to the unreachable broker.
-            return f"no broker tells of its topics ({error.args[0].str()})", _ANSWER_S
+            return f"no broker returns metadata ({error.args[0].str()})", _ANSWER_S
         return why(found, self._topics), _AGAIN_S
 
 
@@ -83,13 +83,13 @@ def why(metadata: Any, topics: Iterable[str]) -> str:
                 short.append(f"{topic}-{number} ({len(one.isrs)} of {len(one.replicas)})")
     said: list[str] = []
     if gone:
-        said.append(f"there is no topic {_named(gone)} any more")
+        said.append(f"missing topics: {_named(gone)}")
     if headless:
         said.append(f"no leader of {_named(headless)}: a broker is down")
     if short:
         # A broker requires no more in-sync replicas than there are (KIP-966), so a topic with one replica is not
         # affected.
-        said.append(f"replicas in sync of {_named(short)}: fewer than min.insync.replicas may be")
+        said.append(f"too few replicas may be in sync for min.insync.replicas: {_named(short)}")
     return "; ".join(said)
 
 

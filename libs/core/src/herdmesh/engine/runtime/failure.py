@@ -180,7 +180,7 @@ def _trace_of(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
     except BaseException as other:  # noqa: BLE001 - as `error_text`
-        return f"{message_of(error)} (its stack trace cannot be made: {type(other).__name__})"
+        return f"{message_of(error)} (its stack trace cannot be formatted: {type(other).__name__})"
 
 
 def classify(error: BaseException) -> tuple[str, str, ErrorClass]:

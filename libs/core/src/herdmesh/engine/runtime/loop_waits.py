@@ -22,12 +22,12 @@ class LoopWaits:
     def note(self, limit_s: float, *, kafka_away: bool) -> None:
         """Called once a turn. `limit_s`: how long the rate limit blocks the task; 0 = it does not."""
         if limit_s > 0:
-            message = "the task took what herdmesh.rate.* lets it take, and goes on by itself"
+            message = "the task reached its limit of herdmesh.rate.*, and continues by itself"
             self._limit.goes_on("its rate limit", message, next_try_s=limit_s)
         else:
             self._limit.over()
         if kafka_away:
-            self._broker.goes_on(self._kafka, "no broker answers; it goes on by itself once one does")
+            self._broker.goes_on(self._kafka, "no broker responds; the task continues by itself once one does")
         else:
             self._broker.over()
 

@@ -123,7 +123,7 @@ def no_offset(partitions: Collection[PartitionId], whose: str) -> TaskFailed:
     named = ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
     return TaskFailed(
         f"Undefined offset with no reset policy for partitions: [{named}]: {AUTO_OFFSET_RESET} is none, and {whose} "
-        "has no offset of them; set their offsets with `herd offsets alter`, or write earliest, latest or "
+        "has no offset for them; set their offsets with `herd offsets alter`, or write earliest, latest or "
         "by_duration:<duration> instead of none",
         ErrorClass.BAD_CONFIG,
     )

@@ -102,7 +102,7 @@ class SinkAssignment:
         except KafkaException as error:
             if not is_warm:
                 raise
-            _log.warning("nothing is known of new partitions now: %s", error)
+            _log.warning("cannot check for new partitions now: %s", error)
             self._refresh.refreshed(time.monotonic() + WARM_REFRESH_INTERVAL_S)
             return
         has = set(owned.partitions)
@@ -114,7 +114,7 @@ class SinkAssignment:
         if gone:
             if again:
                 _log.warning("topics were deleted and created again, and are read from their start: %s", sorted(again))
-            _log.warning("partitions are gone: %s", gone)
+            _log.warning("partitions were deleted: %s", gone)
             self._control.unassign(gone)
             positions.drop(gone)
             self._commits.forget_topics({topic for topic, _ in gone}.difference(positions.topics()))
@@ -206,5 +206,7 @@ class SinkAssignment:
             staging.recover(manifests)
         except OffsetsLost as error:
             if not self._settings.reset_missing:
-                raise OffsetsLost(f"{error.message}; set {OFFSETS_MISSING}=reset to go on without it") from error
+                raise OffsetsLost(
+                    f"{error.message}; set {OFFSETS_MISSING}=reset to continue without the lost data"
+                ) from error
             _log.warning("continuing without the lost data, because herdmesh.offsets.missing=reset: %s", error.message)

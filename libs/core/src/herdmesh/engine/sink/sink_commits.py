@@ -253,7 +253,7 @@ class SinkCommits:
 
     def _commit_offsets(self, offsets: list[TopicPartition]) -> None:
         try:
-            with waits.on(kafka(self._spec.bootstrap_servers), "to commit offsets"):
+            with waits.on(kafka(self._spec.bootstrap_servers), "committing offsets"):
                 self._fence.commit_offsets(offsets, self._group())
         except TaskFailed as error:
             cause = _cause(error)
@@ -287,7 +287,7 @@ class SinkCommits:
         """
         offsets = self._named(self._positions.to_commit_again(), self._published)
         deadline_s = time.monotonic() + _RESTATE_S
-        with waits.on(kafka(self._spec.bootstrap_servers), "to commit again the offsets from before a failed commit"):
+        with waits.on(kafka(self._spec.bootstrap_servers), "committing again the offsets from before a failed commit"):
             while offsets:
                 try:
                     if self._fence.in_transaction:

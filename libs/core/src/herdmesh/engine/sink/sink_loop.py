@@ -151,7 +151,7 @@ class SinkLoop:
     def _run(self) -> RunOutcome:
         # Neither query depends on the take-over; both need a connection, which is established meanwhile.
         refuse = partial(partitions.refuse_members, self._admin, self._settings.group)
-        with waits.on(kafka(self._spec.bootstrap_servers), "to take its task over"):
+        with waits.on(kafka(self._spec.bootstrap_servers), "taking over the task"):
             with BackgroundCall(self._assignment.owned) as owned, BackgroundCall(refuse) as members:
                 self._fence.take_over()
                 self._config_offset = task_set_check.begin_check(self._spec, self._admin, self._consumer).verify()

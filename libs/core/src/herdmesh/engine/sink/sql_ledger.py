@@ -191,7 +191,7 @@ class SqlLedger:
         stands = "is gone" if found is None else f"stands at {found[0]}"
         return TaskFailed(
             f"the row of {topic}-{number} in {self._table} {stands}, where this run had left it at {known}: the target "
-            "was set back (a backup, a replica that lagged), or somebody changed the row; the next run begins by it",
+            "was set back (a backup, a replica that lagged), or somebody changed the row; the next run starts from it",
             ErrorClass.RETRIABLE,
         )
 

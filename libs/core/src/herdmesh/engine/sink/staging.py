@@ -246,7 +246,7 @@ def _each(files: Files, call: Callable[[T], R], items: Sequence[T]) -> list[R]:
 def check_inside(subfolder: str) -> None:
     """Check that the path is relative to, and inside, its folder, with no hidden part. Raises TaskFailed."""
     if "\0" in subfolder or any(not part or part.startswith(".") for part in subfolder.split("/")):
-        raise TaskFailed(f"{subfolder!r} is no path of a subfolder: no part may be empty or begin with a dot")
+        raise TaskFailed(f"{subfolder!r} is not a path of a subfolder: no part may be empty or begin with a dot")
 
 
 def short_topic(topic: str) -> str:

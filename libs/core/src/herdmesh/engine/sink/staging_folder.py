@@ -113,7 +113,7 @@ class LocalFiles:
         except FileExistsError:
             if not _same_file(source, target):
                 raise TaskFailed(
-                    f"{target} exists already and is another file; {source} waits to take its name"
+                    f"{target} already exists and is a different file; move it away, {source} waits to take its name"
                 ) from None
         except OSError as error:
             if error.errno not in _NO_LINKS:

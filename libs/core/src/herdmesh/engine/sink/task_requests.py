@@ -66,7 +66,7 @@ class SinkTaskRequests:
                 "the offsets while the connector is stopped"
             )
         if wrong := {partition: offset for partition, offset in offsets.items() if offset < 0}:
-            raise ValueError(f"offsets begin with 0: {wrong}")
+            raise ValueError(f"offsets must be 0 or more: {wrong}")
         with self._lock:
             self._refuse_foreign(offsets)
             self._wishes.seeks.update(offsets)
@@ -87,7 +87,7 @@ class SinkTaskRequests:
     def retry_after(self, delay_ms: int) -> None:
         """See `SinkReading`."""
         if delay_ms < 0:
-            raise ValueError(f"a delay is 0 ms or more, not {delay_ms}")
+            raise ValueError(f"a delay must be 0 ms or more, not {delay_ms}")
         self._retry_after_ms = delay_ms
 
     def _pause(self, partitions: Iterable[PartitionId], *, is_pause: bool) -> None:

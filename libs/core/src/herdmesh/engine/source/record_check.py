@@ -38,7 +38,7 @@ def refuse(owner: str, field: str, value: Any, wanted: str, at: Any) -> NoReturn
 def _faults(batch: Any) -> Iterator[_Fault]:
     """Yield the faults of a batch. `batch`: declared as SourceBatch, but its fields may have any type."""
     if not isinstance(batch.topic, str) or (len(batch) and not batch.topic):
-        yield "topic", batch.topic, "the name of a topic, as text"
+        yield "topic", batch.topic, "the name of a topic, as a string"
     if batch.partition is not None and not _is_whole(batch.partition):
         yield "partition", batch.partition, "a whole number, or None for the producer's choice"
     for field in ("key_schema", "value_schema"):
@@ -50,7 +50,7 @@ def _faults(batch: Any) -> Iterator[_Fault]:
         if value is not None and not isinstance(value, Mapping):
             yield field, value, "a dict, or None"
         elif why := _why_no_json(batch, field):
-            yield field, value, f"a map of texts to primitives ({why})"
+            yield field, value, f"a map of strings to primitives ({why})"
     yield from _columns(batch)
 
 
@@ -72,7 +72,7 @@ def _columns(batch: Any) -> Iterator[_Fault]:
             if not isinstance(one, Header):
                 yield "headers", one, "a sequence of Header(key, value), and this is one of its members"
             elif type(key := one.key) not in (str, bytes):
-                yield "headers", key, "a sequence of Header(key, value) with a text as key, and this is a key"
+                yield "headers", key, "a sequence of Header(key, value) with a string as key, and this is a key"
 
 
 def _is_whole(value: Any) -> bool:

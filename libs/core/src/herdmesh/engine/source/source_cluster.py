@@ -333,7 +333,9 @@ class SourceClusterReader:
         intake.close()
         close_in_background(former)
         self._unheard, self._begun_s = set(self._places), time.monotonic()
-        _log.warning("%s is read on with a new client: the former one has forgotten its brokers", self._cluster.name)
+        _log.warning(
+            "%s: reading continues with a new client, because the previous one lost its brokers", self._cluster.name
+        )
 
     def close(self) -> None:
         """Close the clients."""

@@ -155,7 +155,7 @@ class SourceLoop:
             raise
 
     def _run(self) -> RunOutcome:
-        with waits.on(self._kafka, "to take its task over"):
+        with waits.on(self._kafka, "taking over the task"):
             self._take_over()
         self._task.start(
             self._spec.task_config,
@@ -373,7 +373,7 @@ class SourceLoop:
         self._begin()
         self._transaction.take(batch)
         failpoints.hit("before-write")
-        with waits.on(self._kafka, "to take records"):
+        with waits.on(self._kafka, "sending records"):
             sent = self._produce(given, made)
         self._transaction.move(*self._polls.reached(batch))
         self._meter.count(len(batch), sent, time.monotonic())
@@ -452,7 +452,7 @@ class SourceLoop:
             raise _Disowned
         begun_s, begun_ns = time.monotonic(), time.time_ns()
         try:
-            with waits.on(self._kafka, "to commit records and their offsets"):
+            with waits.on(self._kafka, "committing records and their offsets"):
                 self._transaction.commit()
         except Exception:
             self._meter.commit_failed()

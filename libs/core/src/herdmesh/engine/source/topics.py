@@ -38,13 +38,13 @@ def make_topic(
     ensure_topic(admin, topic, partitions, replication_factor, config)
     deadline_s = time.monotonic() + RETRY_TIMEOUT_S
     asked = False
-    with waits.on("Kafka", f"to tell of {partitions} partitions of topic {topic}"):
+    with waits.on("Kafka", f"requesting the {partitions} partitions of topic {topic}"):
         while (found := _partition_count(admin, topic)) < partitions:
             if found and not asked:
                 asked = True
                 _grow(admin, topic, partitions)
             elif time.monotonic() >= deadline_s:
-                message = f"topic {topic} has {found} partitions, and not {partitions} though it was given them"
+                message = f"topic {topic} has {found} partitions, although it was increased to {partitions}"
                 raise TaskFailed(message, ErrorClass.RETRIABLE)
             else:  # wait: a producer that knows fewer partitions would refuse records of the others
                 progress_ticks.moved()

@@ -54,4 +54,6 @@ def refused(need: Need, name: str, settings: TopicSettings) -> NotAuthorized:
 
 def login_refused(reason: str, settings: TopicSettings) -> NotAuthorized:
     """The error for a failed authentication of this store."""
-    return NotAuthorized("log in to", f"Kafka at {settings.bootstrap_servers}", f"{reason}; mend kafka_client_configs")
+    return NotAuthorized(
+        "log in to", f"Kafka at {settings.bootstrap_servers}", f"{reason}; correct kafka_client_configs"
+    )

@@ -104,7 +104,7 @@ class Election:
         while not self._stop.is_set():
             if contact.is_lost(consumer):
                 _logger.warning(
-                    "the election goes on with a new member: the old one's client has forgotten the brokers"
+                    "the election continues with a new member, because the old one's client lost its brokers"
                 )
                 self._set_owner(events, False)
                 return True
@@ -183,7 +183,7 @@ class Election:
             # The number comes back with the reply, so that a late reply is not taken for the reply to a newer request.
             consumer.commit(offsets=[TopicPartition(self._settings.topic, self._token, number)], asynchronous=True)
         except KafkaException as failure:
-            _logger.warning("cannot ask the election group's coordinator: %s", failure)
+            _logger.warning("cannot query the election group's coordinator: %s", failure)
             self._answer(number, False)
 
     def _answer(self, number: int, proved: bool) -> None:

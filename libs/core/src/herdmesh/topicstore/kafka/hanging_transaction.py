@@ -54,9 +54,11 @@ def decided(settings: TopicSettings, shards: Iterable[Shard]) -> Mapping[Shard, 
         if error is None or error.code() not in REFUSALS:
             raise LogBlocked(
                 f"to learn how an earlier transaction of this store was decided ({failure})",
-                f"see that the topic {transaction_topic.NAME} can be read: its leader has to be up",
+                f"check that the topic {transaction_topic.NAME} can be read: its leader must be up",
             ) from failure
-        _logger.warning("nobody may say how a transaction of %r was decided: %s", settings.transactional_id, failure)
+        _logger.warning(
+            "no permission to read how a transaction of %r was decided: %s", settings.transactional_id, failure
+        )
     finally:
         consumer.close()
     return known

@@ -144,7 +144,7 @@ class KafkaReader:
         told: Positions | None = None
         while not self._stop.is_set():
             if contact.is_lost(consumer):
-                _logger.warning("the reader goes on with a new client: its own has forgotten the brokers")
+                _logger.warning("the reader continues with a new client, because the previous one lost its brokers")
                 return True
             records = self._take(consumer)
             positions = tuple(self._positions)

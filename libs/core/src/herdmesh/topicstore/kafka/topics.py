@@ -229,7 +229,7 @@ class TopicAdmin:
         try:
             found = await asyncio.wrap_future(self._client.describe_cluster(request_timeout=self._request_timeout_s))
         except KafkaException as failure:
-            _logger.warning("the broker does not say what its cluster's id is: %s", failure)
+            _logger.warning("the broker does not report its cluster's id: %s", failure)
             return ""
         return str(cast(object, found.cluster_id) or "")
 
@@ -249,7 +249,7 @@ class TopicAdmin:
         try:
             entries = await _one(self._client.describe_configs([resource], request_timeout=self._request_timeout_s))
         except KafkaException as failure:
-            _logger.warning("the broker does not say what %s of topic %r is: %s", setting, topic, failure)
+            _logger.warning("the broker does not report %s of topic %r: %s", setting, topic, failure)
             return default
         return int(str(cast(object, entries[setting].value)))
 

@@ -174,7 +174,7 @@ class Writer:
         places: list[LogPlace | None] = [None] * len(values)
         self._produce(producer, transaction, range(len(values)), values, places)
         if any(places[index] != expected[index] for index in transaction.first):
-            _logger.info("somebody else wrote to %r in between; sending again", self._settings.topic)
+            _logger.info("another process wrote to %r in the meantime; sending again", self._settings.topic)
             return None
         return [place for place in places if place is not None]
 

@@ -90,13 +90,13 @@ def test_each_error_names_the_secret_the_cause_and_the_next_step(
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     for found, reference, why, fix in (
-        (providers(endpoint), "nothing:a", "secret nothing: there is none of that name", "make nothing in the region"),
+        (providers(endpoint), "nothing:a", "secret nothing: no secret has that name", "create nothing in the region"),
         (providers(endpoint), "plain:a", "secret plain: its value is not a JSON object", "use.json=false"),
         (providers(endpoint), "arn:aws:x", "an ARN is written with %3A", "correct the reference"),
         (
             providers(endpoint),
             "prod/db:password?version=1",
-            "behind the secret, not behind the key",
+            "after the secret, not after the key",
             "prod/db?version=1",
         ),
         (providers(endpoint), "prod/db:user", "provider aws has no key user at prod/db", "add user at prod/db"),
@@ -104,7 +104,7 @@ def test_each_error_names_the_secret_the_cause_and_the_next_step(
         (providers(endpoint, **{"aws.region": ""}), "prod/db:a", "no region is set", "AWS_REGION"),
         (
             providers("http://127.0.0.1:9", **{"retry.count": "2"}),
-            *("prod/db:a", 'connect to the endpoint URL: "http://127.0.0.1:9/" (2 tries)', "reaches AWS"),
+            *("prod/db:a", 'connect to the endpoint URL: "http://127.0.0.1:9/" (2 tries)', "can reach AWS"),
         ),
     ):
         with pytest.raises(ConfigError) as raised:
@@ -136,6 +136,6 @@ def test_only_transient_errors_are_retried(status: int, code: str, asked: int, w
 
 
 def test_an_incomplete_login_is_refused_when_the_worker_starts(endpoint: str) -> None:
-    with pytest.raises(ConfigError, match="the two are one login") as raised:
+    with pytest.raises(ConfigError, match="both are needed for a login") as raised:
         providers(endpoint, **{"aws.secret.key": ""})
     assert raised.value.field == "config.providers.aws.param.aws.secret.key"

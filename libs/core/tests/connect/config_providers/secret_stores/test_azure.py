@@ -123,7 +123,7 @@ def test_lenses_provider_reads_a_path_as_vault_and_a_key_as_secret(
     vault = azure.server.url.removeprefix("https://").replace(":", "%3A")
     config = {"a": f"${{az:{vault}:plain}}", "b": f"x${{az:{vault}:encoded}}"}
     assert providers(azure, LENSES).resolve(config).config == {"a": "plain-password", "b": "xdecoded-password"}
-    for key, why in (("broken", "not the base64 form"), ("file", "means a file"), ("none", "no such secret")):
+    for key, why in (("broken", "not base64 of a string"), ("file", "means a file"), ("none", "no such secret")):
         with pytest.raises(ConfigError, match=why) as raised:
             providers(azure, LENSES).resolve({"a": f"${{az:{vault}:{key}}}"})
         assert raised.value.fix
@@ -150,12 +150,12 @@ def test_each_error_names_the_secret_the_cause_and_the_next_step(azure: Azure) -
         assert "plain-password" not in shown
         assert "wrong-secret" not in shown
 
-    told("none:a", "secret none: the vault has no such secret", "make it", [])
+    told("none:a", "secret none: the vault has no such secret", "create it", [])
     told("db?version=9:a", "no such secret, version 9", "correct the reference", [])
     told("plain:a", "its value is not a JSON object", "use.json=false", [])
     told("db:a", "access denied (403)", "Key Vault Secrets User", [403])
     told("db:a", "AADSTS7000215", "correct tenant, client and secret", [], **{"client.secret": "wrong-secret"})
-    told("db:a", "could not be reached", "reaches it", [], **{"vault.url": "https://127.0.0.1:9"})
+    told("db:a", "could not be reached", "can reach it", [], **{"vault.url": "https://127.0.0.1:9"})
 
 
 @pytest.mark.parametrize(

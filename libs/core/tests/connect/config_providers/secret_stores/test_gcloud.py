@@ -155,16 +155,16 @@ def test_each_error_names_the_secret_the_cause_and_the_next_step(google: Google,
         assert "plain-password" not in f"{raised.value} {raised.value.fix}"
 
     latest = "projects/1234/secrets/none/versions/latest"
-    told("none:a", f"secret none: {latest} is not there", "add a version", [])
+    told("none:a", f"secret none: {latest} does not exist", "add a version", [])
     told("db:a", "is denied", "roles/secretmanager.secretAccessor", [403])
     told("db?version=1:a", "cannot be read", "enable that version", [400])
     told("plain:a", "its value is not a JSON object", "use.json=false", [])
     told("db:a", "no project is named", "project.id", [], **{"project.id": ""})
     broken: dict[str, Any] = {**google.key_file(), "private_key": "none"}
-    told("db:a", "no service account's key", "download", [], **{"credential.inline": json.dumps(broken)})
+    told("db:a", "not the key of a service account", "download", [], **{"credential.inline": json.dumps(broken)})
     missing = {"credential.location": "File", "credential.file": str(tmp_path / "none.json")}
-    told("db:a", "credential.file cannot be read: No such file", "where the workers are", [], **missing)
-    told("db:a", "could not be reached", "reaches Google", [], **{"endpoint.override": "127.0.0.1:9"})
+    told("db:a", "credential.file cannot be read: No such file", "on every worker's host", [], **missing)
+    told("db:a", "could not be reached", "can reach Google", [], **{"endpoint.override": "127.0.0.1:9"})
 
 
 def test_a_key_that_is_no_json_is_refused_when_the_worker_starts(google: Google) -> None:

@@ -209,15 +209,20 @@ def test_each_error_names_the_secret_the_cause_and_the_next_step(server: VaultSe
     silent = VaultServer()
     silent.server.__exit__()
     for found, path, why, fix in (
-        (providers(server), "secret/none", "nothing is there (secret/none, KV version 2)", "vault.secrets.version=1"),
-        (providers(server), "secret/gone", "nothing is there (secret/gone, KV version 2)", "put it there"),
-        (providers(server), "secret/db?version=9", "nothing is there (secret/db version 9", "put it there"),
-        (providers(server), "secret/db?version=x", "version=x is no version of KV", "version=3"),
-        (providers(server), "secret/db?versoin=1", "no option versoin is known", "version"),
+        (
+            providers(server),
+            "secret/none",
+            "no secret exists there (secret/none, KV version 2)",
+            "vault.secrets.version=1",
+        ),
+        (providers(server), "secret/gone", "no secret exists there (secret/gone, KV version 2)", "put it there"),
+        (providers(server), "secret/db?version=9", "no secret exists there (secret/db version 9", "put it there"),
+        (providers(server), "secret/db?version=x", "version=x is not a KV version", "version=3"),
+        (providers(server), "secret/db?versoin=1", "unknown option versoin", "version"),
         (providers(server), "secret", "secret is an engine without a secret", "write <engine>/<secret>"),
         (
             providers(server, **{"vault.auth.token": "not-a-token"}),
-            *("secret/db", "permission denied to login token", "make a new one"),
+            *("secret/db", "permission denied to login token", "create a new one"),
         ),
         (
             providers(
@@ -228,7 +233,7 @@ def test_each_error_names_the_secret_the_cause_and_the_next_step(server: VaultSe
         ),
         (
             providers(silent, **{"retry.count": "1"}),
-            *("secret/db", f"{silent.url} could not be connected to", "see whether"),
+            *("secret/db", f"{silent.url} could not be connected to", "check that"),
         ),
     ):
         with pytest.raises(ConfigError) as raised:

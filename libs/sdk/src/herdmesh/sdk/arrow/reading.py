@@ -149,7 +149,7 @@ def _schema_of(kind: Any, optional: bool, where: str) -> Schema:
         members: list[Any] = list(kind)
         fields = [(one.name, _schema_of(one.type, one.nullable, f"{where}.{one.name}")) for one in members]
         return Schema("STRUCT", optional, fields=fields)
-    raise DataError(f"column {where}: Connect has nothing for the Arrow type {kind}; cast it to another")
+    raise DataError(f"column {where}: Connect has no type for the Arrow type {kind}; cast it to another")
 
 
 def _is_list(kind: Any) -> bool:

@@ -188,7 +188,7 @@ class ColumnCompiler:
             try:
                 return make(values)
             except _REFUSED as error:
-                raise DataError(f"field {where}: a value that is none of {schema}: {error}") from error
+                raise DataError(f"field {where}: a value that does not match {schema}: {error}") from error
 
         return column
 
@@ -263,7 +263,9 @@ def _check(values: Column, schema: Schema, where: str) -> None:
     """Check each value separately, because some have an unusual type."""
     for value in values:
         if value is not None and not fits(schema, value):
-            raise DataError(f"field {where}: a value that is none of {schema}: an object of class {java_class(value)}")
+            raise DataError(
+                f"field {where}: a value that does not match {schema}: an object of class {java_class(value)}"
+            )
 
 
 def _texts(values: Column) -> Any:
@@ -285,7 +287,7 @@ def _dates(values: Column) -> Any:
 def _times(values: Column) -> Any:
     for value in values:
         if value is not None and not 0 <= value < DAY_MS:
-            raise ValueError(f"{int(value)} ms is no time of a day")
+            raise ValueError(f"{int(value)} ms is not a time of day")
     return pa.array(values, _LOGICAL[TIME])
 
 
@@ -362,7 +364,7 @@ def _fields(schema: Schema, structs: Column, where: str) -> Sequence[Column]:
         return [()] * len(schema.fields)
     # Equal schemas count as the same; `count` compares by identity first.
     if set(map(type, structs)) != _ONLY_STRUCTS or list(map(_schema_of, structs)).count(schema) != len(structs):
-        raise DataError(f"field {where}: a value that is no struct of {schema}")
+        raise DataError(f"field {where}: a value that is not a struct of {schema}")
     return list(zip(*map(_values_of, structs), strict=True))
 
 

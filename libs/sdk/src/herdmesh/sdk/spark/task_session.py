@@ -90,7 +90,7 @@ def begin(memory: str, more: Mapping[str, str]) -> Future[SparkSession]:
 def session_of(begun: Future[SparkSession]) -> SparkSession:
     """The session; waits until it has started. Raises RetriableError when the JVM did not start."""
     try:
-        with waits.on(_PLACE, "its JVM and session start"):
+        with waits.on(_PLACE, "starting its JVM and session"):
             return begun.result()
     except Exception as error:
         with _lock:
@@ -212,7 +212,7 @@ def _end_jvm(gateway: Any) -> None:
     _forget_gateway()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    with waits.on(_PLACE, "its JVM to end"):
+    with waits.on(_PLACE, "shutting down its JVM"):
         gateway.proc.wait(_EXIT_TIMEOUT_S)
 
 

@@ -57,5 +57,5 @@ def new_task(connector: type[Connector]) -> SourceTask | SinkTask:
     found: Any = getattr(import_module(module), name, None)
     kind = SourceTask if issubclass(connector, SourceConnector) else SinkTask
     assert isinstance(found, type), f"task_class() is {path}, and {module} has no class {name}"
-    assert issubclass(found, kind), f"{path} is no {kind.__name__}"
+    assert issubclass(found, kind), f"{path} is not a {kind.__name__}"
     return found()

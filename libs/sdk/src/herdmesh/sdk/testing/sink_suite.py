@@ -150,7 +150,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
         """Committed files may be recovered and published again, also by an owner that was stopped meanwhile."""
         trial = self._trial(new_world())
         if not trial.is_staging:
-            pytest.skip("its task is no StagingSinkTask")
+            pytest.skip("its task is not a StagingSinkTask")
         trial.write(range(RECORDS))
         deadly = self._after_the_last_commit(new_world())
         points = trial.run(deadly=deadly, every=99)

@@ -77,7 +77,7 @@ class ConnectorSuite(Worlds[W]):
         again = connector.config_def()
         assert _shape(again) == _shape(definition), "config_def() gives another definition each time"
         undocumented = [key.name for key in definition.keys.values() if not key.doc.strip()]
-        assert not undocumented, f"keys without a word on what they do: {', '.join(undocumented)}"
+        assert not undocumented, f"keys without documentation: {', '.join(undocumented)}"
         registry = PluginRegistry([describe(connector)])
         for name in (connector.class_name, *connector.aliases):
             assert registry.find(name).connector is connector
@@ -107,7 +107,7 @@ class ConnectorSuite(Worlds[W]):
         first, again = self._task_configs(config), self._task_configs(config)
         for one in first:
             odd = {key: value for key, value in one.items() if not isinstance(value, str | None)}  # pyright: ignore[reportUnnecessaryIsInstance]
-            assert not odd, f"a task config holds texts: {odd}"
+            assert not odd, f"a task config must hold strings: {odd}"
         assert again == first, "another instance makes other task configs"
         for most in (1, 2, 8):
             configs = task_configs_of(self.connector, config, most)

@@ -80,7 +80,9 @@ def _check(schema: Any) -> None:
 
 def _check_type(kind: Any, where: str) -> None:
     if _pa.types.is_struct(kind) and not kind.num_fields:
-        raise DataError(f"field {where}: a struct without fields has no form in Parquet; leave it out (ReplaceField)")
+        raise DataError(
+            f"field {where}: Parquet cannot represent a struct without fields; drop the field (ReplaceField)"
+        )
     for at in range(kind.num_fields):
         inner = kind.field(at)
         _check_type(inner.type, f"{where}.{inner.name}")

@@ -25,21 +25,23 @@ KEYS = confluent_settings.keys_of(
     [f"{package}.storage.HdfsStorage" for package in _PACKAGES],
     first=(
         ConfigKey(_URL, Type.STRING, None, Importance.HIGH, "The HDFS connection URL, hdfs://hostname:port."),
-        ConfigKey(_OLD_URL, Type.STRING, None, Importance.HIGH, "The elder name of store.url."),
+        ConfigKey(_OLD_URL, Type.STRING, None, Importance.HIGH, "Old name of store.url."),
     ),
     last=(),
 )
-_HADOOPS = "Hadoop's settings are those in the worker's HADOOP_CONF_DIR"
-_ANOTHER_WAY = "a commit is in Kafka, not in a log beside the files"
+_HADOOPS = "Hadoop's settings come from the worker's HADOOP_CONF_DIR"
+_ANOTHER_WAY = "commits are stored in Kafka, not in a log next to the files"
 
 
 def _folder(config: Config, values: Mapping[str, Any]) -> dict[str, str | None]:
     key = _URL if (values[_URL] or "").strip() else _OLD_URL
     url = (values[key] or "").strip()
     if not url:
-        raise ConfigError(f"{_URL} is missing: where the files go", field=_URL, fix="hdfs://host:8020")
+        raise ConfigError(
+            f"{_URL} is missing: it names the file system of the files", field=_URL, fix="hdfs://host:8020"
+        )
     if Location.parse(url).scheme in ("file", "s3"):
-        raise ConfigError.for_value(key, url, "no file system of Hadoop's", fix="hdfs://host:8020, or FileSink")
+        raise ConfigError.for_value(key, url, "not a Hadoop file system", fix="hdfs://host:8020, or FileSink")
     root = url.rstrip("/")
     return {DIRECTORY: confluent_settings.below(f"{root}//" if root.endswith(":") else root, values)}
 
@@ -52,19 +54,20 @@ DIALECT = confluent_settings.Dialect(
     written={DIRECTORY: _URL},
     without_effect={
         "hadoop.conf.dir": (_HADOOPS, ()),
-        "hadoop.home": ("Hadoop's client is the one that Spark brings", ()),
+        "hadoop.home": ("the Hadoop client is the one that Spark ships", ()),
         "logs.dir": (_ANOTHER_WAY, ()),
         "max.open.files.per.partition": (_ANOTHER_WAY, ()),
-        "retry.backoff.ms": ("a run that fails is tried again as herdmesh.restart.* say", ()),
-        "shutdown.timeout.ms": ("a task is stopped as the worker is configured", ()),
-        "schema.cache.size": ("schemas are kept while they are used", ()),
-        "avro.codec": ("no Avro is written", ()),
+        "retry.backoff.ms": ("herdmesh.restart.* decide how a failed task is restarted", ()),
+        "shutdown.timeout.ms": ("the worker's settings decide how a task is stopped", ()),
+        "schema.cache.size": ("schemas are cached while they are in use", ()),
+        "avro.codec": ("Avro files are not written", ()),
     },
     refused={
-        "hive.integration": (("", "false"), "no tables of Hive's are made",
-                             "make an external table over the folders, which are named as Hive names them"),
-        "hdfs.authentication.kerberos": (("", "false"), "there are no keys for Kerberos",
-                                         f"leave it out: {_HADOOPS}, and its ticket cache"),
+        "hive.integration": (("", "false"), "Hive tables are not created",
+                             "create an external table over the folders, which follow Hive's naming"),
+        "hdfs.authentication.kerberos": (("", "false"), "Kerberos is not configured per connector",
+                                         f"leave it out: {_HADOOPS}, and the Kerberos login from the worker's ticket "
+                                         "cache"),
     },
 )  # fmt: skip
 

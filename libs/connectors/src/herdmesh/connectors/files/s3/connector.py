@@ -26,7 +26,7 @@ KEYS = confluent_settings.keys_of(
         ConfigKey(_BUCKET, Type.STRING, REQUIRED, _HIGH, "The S3 Bucket.", non_empty_string()),
         ConfigKey(S3_REGION, Type.STRING, "us-west-2", _MEDIUM, "The AWS region to be used the connector."),
         ConfigKey(_STORE_URL, Type.STRING, None, _HIGH, "Store's connection URL, if applicable."),
-        ConfigKey(_LINES_COMPRESSION, Type.STRING, "none", _LOW, "Compression type for files of JSON.",
+        ConfigKey(_LINES_COMPRESSION, Type.STRING, "none", _LOW, "Compression type for JSON files.",
                   one_of("none", "gzip")),
     ),
     last=(
@@ -57,9 +57,9 @@ DIALECT = confluent_settings.Dialect(
     written={DIRECTORY: _BUCKET, S3_ENDPOINT: _STORE_URL},
     without_effect={
         "behavior.on.null.values": ("a tombstone is a record without fields (JSON: null)", ("write",)),
-        "s3.part.size": ("parts have Arrow's size", ()),
-        "s3.part.retries": ("requests are tried again as AWS's clients do", ()),
-        "s3.retry.backoff.ms": ("requests are tried again as AWS's clients do", ()),
+        "s3.part.size": ("Arrow chooses the size of parts", ()),
+        "s3.part.retries": ("requests are retried by the policy of the AWS client", ()),
+        "s3.retry.backoff.ms": ("requests are retried by the policy of the AWS client", ()),
     },
 )
 

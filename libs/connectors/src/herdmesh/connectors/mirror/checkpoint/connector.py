@@ -57,7 +57,7 @@ class MirrorCheckpointConnector(EmittingConnector[CheckpointSettings]):
         super().start(config)
         every_s = self.settings.refresh_s if self.settings.enabled else None
         self._groups = Lookout(
-            "groups of the source to look after", self._look, every_s, self.context,
+            "consumer groups to replicate", self._look, every_s, self.context,
             nothing="groups, groups.exclude and topics",
         )  # fmt: skip
 
@@ -85,7 +85,9 @@ def _found(settings: CheckpointSettings) -> list[str]:
     found: list[str] = []
     for group in filter(settings.has_group, settings.source.groups()):
         if "," in group or group != group.strip():
-            _log.warning("group %r is skipped: its name cannot be in a task's config, whose format is Java's", group)
+            _log.warning(
+                "group %r is skipped: its name cannot be written in a task config, whose format is Java's", group
+            )
         elif any(settings.selection.has(topic) for topic, _ in settings.source.group_offsets(group)):
             found.append(group)
     return found

@@ -183,7 +183,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     def here(name: str, _text: str) -> str | None:
         if name != TARGET_BOOTSTRAP or asks_target:
             return None
-        return f"only {_SET} and {_LOCATION}=target have to do with it; checkpoints go to the workers' cluster"
+        return f"only {_SET} and {_LOCATION}=target use it; checkpoints go to the workers' cluster"
 
     found += warned_settings(
         config, {*KEYS.keys, TOPICS, EXCLUDE, _EMIT_SYNCS, ASSIGNED, *source_settings.OF_TASKS}, ConnectorKind.SOURCE,

@@ -132,6 +132,6 @@ def _take_forward(target: Cluster, group: str, told: Mapping[PartitionId, Checkp
         if wanted and not target.set_group_offsets(
             group, {one.partition: (one.downstream, one.metadata) for one in wanted}
         ):
-            _log.info("group %s is consumed with at the target by now, and is left alone", group)
+            _log.info("group %s has active members in the target cluster, so its offsets are not changed", group)
     except RetriableError as error:
-        _log.warning("the offsets of group %s are set later: %s", group, error)
+        _log.warning("cannot set the offsets of group %s now, retrying later: %s", group, error)

@@ -44,7 +44,7 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     **{name: source_settings.WITHOUT_EFFECT[name] for name in (
         "admin.timeout.ms", "forwarding.admin.class", "metric.reporters", "add.source.alias.to.metrics",
     )},
-    "enabled": (f"as in Java heartbeats do not depend on it, but on {_EMIT}", ("true",)),
+    "enabled": (f"as in Java, heartbeats depend only on {_EMIT}", ("true",)),
 }  # fmt: skip
 _SOURCES_PREFIXES = ("source.", "consumer.", "admin.")
 

@@ -63,9 +63,9 @@ class OffsetSyncs:
             self._made_again(ends)
         except Exception as error:  # noqa: BLE001 - records are copied whatever the error is
             _log.warning(
-                "no offset syncs are written until the task is started again, so that offsets of consumer groups are "
-                "not translated: %s (offset-syncs.topic.replication.factor, offset-syncs.topic.location; "
-                "emit.offset-syncs.enabled=false goes without)",
+                "no offset syncs are written until the task is restarted, so offsets of consumer groups are not "
+                "translated: %s (check offset-syncs.topic.replication.factor and offset-syncs.topic.location, or set "
+                "emit.offset-syncs.enabled=false)",
                 error,
             )
             return
@@ -99,7 +99,7 @@ class OffsetSyncs:
                 if self._writer is None:
                     self._writer = self._settings.kept_in.writer(self._settings.topic)
             except RetriableError as error:
-                _log.warning("offset syncs are written later: %s", error)
+                _log.warning("cannot write offset syncs now, retrying later: %s", error)
                 self._ask_at_s = time.monotonic() + _AWAY_S
                 return
             for sync in self._syncing.syncs_due(ends):
@@ -113,7 +113,7 @@ class OffsetSyncs:
     def _first_ends(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
         """Return the ends of copies, and wait until all brokers know the copies just created."""
         until_s = time.monotonic() + _KNOWN_S
-        with waits.on(kafka(self._settings.target.bootstrap_servers), "to tell where they end"):
+        with waits.on(kafka(self._settings.target.bootstrap_servers), "requesting the end offsets of copies"):
             while True:
                 try:
                     ends = self._ends(partitions)
@@ -123,7 +123,10 @@ class OffsetSyncs:
                 else:
                     if missing := [one for one in partitions if one not in ends]:
                         if time.monotonic() > until_s:
-                            text = f"{TARGET_BOOTSTRAP} has no copy of {missing[0]}: is it the workers' cluster?"
+                            text = (
+                                f"{TARGET_BOOTSTRAP} has no copy of {missing[0]}: check that it names the workers' "
+                                "cluster"
+                            )
                             raise ConfigError(text, field=TARGET_BOOTSTRAP)
                     else:
                         return ends
@@ -135,18 +138,18 @@ class OffsetSyncs:
         since the last call. Queries the topics of `partitions`.
         """
         topics = {self._remote(topic): topic for topic, _ in partitions}
-        with waits.on(kafka(self._settings.target.bootstrap_servers), "to tell the ids of copies"):
+        with waits.on(kafka(self._settings.target.bootstrap_servers), "requesting the topic ids of copies"):
             found = self._settings.target.topic_ids(topics, _LOOK_S)
         ids = {topics[copy]: one for copy, one in found.items()}
         again = {topic for topic, one in ids.items() if self._ids.get(topic, one) != one}
         self._ids |= ids
         for topic in sorted(again):
-            _log.warning("the copy of topic %s was deleted and created again: its offset syncs begin again", topic)
+            _log.warning("the copy of topic %s was deleted and created again: its offset syncs start again", topic)
         return [one for one in self._partitions if one[0] in again]
 
     def _ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, int]:
         """Return the ends of the copies, by source partition."""
         copies = {(self._remote(topic), number): (topic, number) for topic, number in partitions}
-        with waits.on(kafka(self._settings.target.bootstrap_servers), "to tell where they end"):
+        with waits.on(kafka(self._settings.target.bootstrap_servers), "requesting the end offsets of copies"):
             ends = self._settings.target.ends(copies, _LOOK_S)
         return {copies[copy]: end for copy, end in ends.items()}

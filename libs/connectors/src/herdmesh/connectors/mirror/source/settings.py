@@ -71,14 +71,14 @@ _RULES: Mapping[str, Validator] = {
     LAG: at_least(0),
 }
 """Keys that MirrorMaker does not check when it validates, and that make it fail when it starts."""
-_ACLS = "access rules are not copied"
+_ACLS = "ACLs are not copied"
 _TO_WORKERS_CLUSTER = "records go to the workers' cluster, by their clients (producer.override.*)"
 #: MirrorMaker's keys without effect: the reason, and the values for which no warning is due.
 WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sync.topic.acls.enabled": (_ACLS, ("false",)),
     "sync.topic.acls.interval.seconds": (_ACLS, ()),
     "consumer.poll.timeout.ms": ("a task never waits long for records", ()),
-    "admin.timeout.ms": ("questions to a cluster are given 10 s", ()),
+    "admin.timeout.ms": ("requests to a cluster time out after 10 s", ()),
     "topic.filter.class": ("topics are chosen by topics and topics.exclude", (f"{MIRROR}DefaultTopicFilter",)),
     "config.property.filter.class": (
         "settings are chosen by config.properties.exclude", (f"{MIRROR}DefaultConfigPropertyFilter",),
@@ -86,9 +86,9 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "forwarding.admin.class": (
         "it names a Java class, and this connector runs no Java", ("org.apache.kafka.clients.admin.ForwardingAdmin",),
     ),
-    "metric.reporters": ("it is of Java's own metrics", ()),
-    "metric.names.formats": ("it is of Java's own metrics", ()),
-    "add.source.alias.to.metrics": ("it is of Java's own metrics", ("false",)),
+    "metric.reporters": ("it configures Java's own metrics", ()),
+    "metric.names.formats": ("it configures Java's own metrics", ()),
+    "add.source.alias.to.metrics": ("it configures Java's own metrics", ("false",)),
 }  # fmt: skip
 _OF_SYNCS = (EMIT, LOCATION, LAG, SYNCS_REPLICATION, TARGET_BOOTSTRAP)
 _TARGET_PREFIXES = ("target.cluster.", "target.producer.", "target.admin.", "target.consumer.", "producer.",
@@ -199,10 +199,10 @@ def naming_of(values: Mapping[str, Any]) -> Naming:
     policy = values[POLICY]
     if policy.rpartition(".")[2] not in (DEFAULT_POLICY.rpartition(".")[2], IDENTITY_POLICY.rpartition(".")[2]):
         fix = f"write {DEFAULT_POLICY} or {IDENTITY_POLICY}"
-        raise ConfigError.for_value(POLICY, policy, "only Kafka's own policies exist here", fix=fix)
+        raise ConfigError.for_value(POLICY, policy, "only Kafka's own policies are supported", fix=fix)
     separator, keeps_names = values[SEPARATOR] or "", policy.endswith("IdentityReplicationPolicy")
     if not separator and not keeps_names:
-        why = "nothing would stand between alias and topic, so that nobody could tell them apart"
+        why = "without a separator, alias and topic in a name cannot be distinguished"
         raise ConfigError.for_value(SEPARATOR, separator, why, fix=f"write one, or {POLICY}={IDENTITY_POLICY}")
     return Naming(
         values[SOURCE_ALIAS],
@@ -226,7 +226,7 @@ def _no_configs(values: Mapping[str, Any]) -> str:
     """Return the reason why copies do not follow the settings of their topics; empty = they do."""
     if not values[CONFIGS] or values[CONFIGS_S] < 0:
         return f"{CONFIGS} is false" if not values[CONFIGS] else f"{CONFIGS_S} is negative"
-    return "" if _has_target(values) else f"to change settings of copies needs {TARGET_BOOTSTRAP}"
+    return "" if _has_target(values) else f"changing topic settings of copies needs {TARGET_BOOTSTRAP}"
 
 
 def _no_syncs(config: Config, values: Mapping[str, Any]) -> tuple[str, str]:
@@ -323,7 +323,7 @@ def converter_warnings(config: Config) -> list[FieldViolation]:
     for name in CONVERTERS:
         text = (config.get(name) or "").strip()
         if text and text.rpartition(".")[2] not in (BYTE_ARRAY_CONVERTER.rpartition(".")[2], "ByteArray"):
-            message = f"{name}: a mirror's keys, values and headers are bytes, and {text} may write others"
+            message = f"{name}: a mirror copies keys, values and headers as bytes, and {text} may change them"
             found.append(FieldViolation(name, message, f"leave it out, or write {BYTE_ARRAY_CONVERTER}"))
     return found
 

@@ -168,5 +168,5 @@ def _read(offset: Mapping[str, Any] | None) -> tuple[int | None, str]:
         return None, ""
     copied, topic_id = offset.get("offset"), offset.get("topic_id")
     if isinstance(copied, bool) or not isinstance(copied, int):
-        raise OffsetsLost(f"the stored offset {dict(offset)} is none of a mirror's: it needs a number 'offset'")
+        raise OffsetsLost(f"the stored offset {dict(offset)} is not an offset of a mirror: it needs a number 'offset'")
     return copied, topic_id if isinstance(topic_id, str) else ""

@@ -163,11 +163,13 @@ class MirrorSourceTask(SourceTask):
             "deleted before it was copied"
         )
         if not self._settings.reset_lost:
-            raise OffsetsLost(f"{message}; set herdmesh.offsets.missing=reset to go on with the first record there is")
+            raise OffsetsLost(
+                f"{message}; set herdmesh.offsets.missing=reset to continue with the first available record"
+            )
         place = BEGINNING
         if self._settings.reset.start in (Start.BY_DURATION, Start.NONE):
             place = self._places.anew([lost.partition]).get(lost.partition, BEGINNING)
-        _log.warning("%s; going on %s", message, "at the beginning" if place == BEGINNING else f"at {place}")
+        _log.warning("%s; continuing %s", message, "at the beginning" if place == BEGINNING else f"at {place}")
         reader.restart({lost.partition: place})
 
     def _batch(self, read: RecordColumns) -> SourceBatch:
@@ -197,7 +199,7 @@ def _assigned(config: Config) -> list[PartitionId]:
     try:
         return topic_naming.read(text)
     except ValueError as error:
-        raise ConfigError.for_value(ASSIGNED, text, f"{error} is no topic-partition") from error
+        raise ConfigError.for_value(ASSIGNED, text, f"{error} is not a topic-partition") from error
 
 
 def _copied(batch: SourceBatch) -> tuple[PartitionId, int, int]:
@@ -222,6 +224,6 @@ def _make_topics(
         try:
             context.make_topic(remote[topic], counts[topic], settings.replication_factor, kept)
         except ConfigError as error:
-            fix = "write as many as the workers' cluster has brokers at most, or -1 for its default"
+            fix = "write at most the number of brokers in the workers' cluster, or -1 for its default"
             raise ConfigError(str(error), field="replication.factor", fix=fix) from error
     return configs

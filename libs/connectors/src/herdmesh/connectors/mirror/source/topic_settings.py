@@ -42,6 +42,8 @@ def keep_settings(settings: MirrorSettings, target: Cluster) -> None:
         try:
             target.set_topic_settings(copy, changes)
         except RetriableError as error:
-            _log.warning("settings of %s are changed later: %s", copy, error)
+            _log.warning("cannot change the settings of topic %s now, retrying later: %s", copy, error)
         else:
-            _log.info("settings of %s are those of %s now: %s", copy, copies[copy], ", ".join(sorted(changes)))
+            _log.info(
+                "changed the settings of topic %s to those of %s: %s", copy, copies[copy], ", ".join(sorted(changes))
+            )

@@ -157,11 +157,11 @@ def find_slot(connection: Connection, settings: CdcSettings) -> Slot | None:
     if kind != "logical" or plugin != "pgoutput":
         what = "physical" if kind != "logical" else f"of the plugin {plugin}"
         raise ConfigError(
-            f"{SLOT}: slot {name} is {what}", field=SLOT, fix="name another slot, or one that is not there"
+            f"{SLOT}: slot {name} is {what}", field=SLOT, fix="name another slot, or one that does not exist yet"
         )
     if database != settings.connection.database:
         raise ConfigError(
-            f"{SLOT}: slot {name} is of the database {database}, and {DATABASE} is {settings.connection.database}",
+            f"{SLOT}: slot {name} belongs to the database {database}, and {DATABASE} is {settings.connection.database}",
             field=SLOT,
             fix="name another slot",
         )
@@ -175,7 +175,7 @@ def find_slot(connection: Connection, settings: CdcSettings) -> Slot | None:
 def check_kept(connection: Connection, settings: CdcSettings, slot: Slot | None, position: Position) -> None:
     """Check that the slot still has everything from a position on. Raises OffsetsLost if it has not."""
     if slot is None:
-        raise OffsetsLost(f"slot {settings.slot} is gone from {settings.connection.place}; {BEGIN_ANEW}")
+        raise OffsetsLost(f"slot {settings.slot} no longer exists in {settings.connection.place}; {BEGIN_ANEW}")
     if slot.confirmed > position.lsn:
         raise OffsetsLost(
             f"slot {settings.slot} begins at {lsn_text(slot.confirmed)}, and the connector is at "
@@ -185,7 +185,7 @@ def check_kept(connection: Connection, settings: CdcSettings, slot: Slot | None,
     if end < position.lsn:
         raise OffsetsLost(
             f"the log of {settings.connection.place} ends at {lsn_text(end)}, before the connector's place "
-            f"{lsn_text(position.lsn)}: it is another server, or one brought back from a backup; {BEGIN_ANEW}"
+            f"{lsn_text(position.lsn)}: it is another server, or one restored from a backup; {BEGIN_ANEW}"
         )
 
 
@@ -198,7 +198,7 @@ def end_of_log(connection: Connection) -> int:
 
 def end_user_of(connection: Connection, slot: Slot) -> None:
     """Terminate the server process that uses the slot."""
-    with errors_translated("the slot's user cannot be ended", field=SLOT):
+    with errors_translated("the session that uses the slot cannot be ended", field=SLOT):
         _rows(connection, "SELECT pg_terminate_backend(%s)", slot.active_pid)
 
 
@@ -237,7 +237,7 @@ def facts_of(connection: Connection, relation: Relation, xid: int | None = None)
         }
         # A key column of another type was recreated together with the key.
         if xid is not None and same_types and _is_key_newer(connection, relation, xid):
-            raise _unclear_key(relation, "its primary key was made, or moved to other columns, after that")
+            raise _unclear_key(relation, "its primary key was created or changed after that")
     return Facts(
         frozenset(name for number, name in found.names.items() if number in not_null),
         tuple(found.names[number] for number in primary if number in found.names),
@@ -251,7 +251,7 @@ def facts_of(connection: Connection, relation: Relation, xid: int | None = None)
 
 def _refuse_unclear_key(relation: Relation, found: Found, primary: Sequence[int], names: Mapping[int, str]) -> None:
     if not names:
-        why = "the table is gone"
+        why = "the table no longer exists"
     elif lost := [names[number] for number in primary if number not in found.names]:
         why = f"its primary key has today the column {', '.join(lost)}, which is not found in the row's table"
     else:

@@ -58,7 +58,8 @@ class PostgresCdcSource(ReadConnector[CdcSettings], SourceConnector):
             if partition != expected:
                 shown = None if partition is None else dict(partition)
                 raise ConfigError(
-                    f"The source partition {shown} is none of this connector's, which has {expected} only",
+                    f"The source partition {shown} does not belong to this connector, whose only partition is "
+                    f"{expected}",
                     field=PREFIX,
                 )
             if offset is not None:

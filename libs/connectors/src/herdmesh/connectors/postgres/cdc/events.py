@@ -159,7 +159,8 @@ class Events:
             except NullFound as null:
                 found = found.without_key() if null.of_key else found.loosened(null.column)
                 self._loosened[table.full_name] = table, found
-                _log.warning("%s: the row is older than that; until the table is described again, %s", null,
+                _log.warning("%s: the row is older than the table's definition; until the server describes the table "
+                             "again, %s", null,
                              "records have no key" if null.of_key else "the field is optional")  # fmt: skip
 
     def _batch_of(

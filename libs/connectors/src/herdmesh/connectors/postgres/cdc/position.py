@@ -115,8 +115,8 @@ def read(offset: Mapping[str, Any]) -> Stored:
     events = offset.get(TX_EVENTS, 0)
     if not (_is_count(lsn) and _is_count(events)):
         raise DataError(
-            f"the source offset {dict(offset)} needs a number, 0 or more, under the key '{LSN_COMMIT}': where in the "
-            "log all transactions that committed before it are done"
+            f"the source offset {dict(offset)} needs a number, 0 or more, under the key '{LSN_COMMIT}': the log "
+            "position up to which all transactions are done"
         )
     return Stored(Position(cast(int, lsn), events), _read_ahead(offset.get(AHEAD)), _is_snapshot(offset))
 

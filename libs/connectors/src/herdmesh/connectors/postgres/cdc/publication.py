@@ -48,7 +48,7 @@ def prepare_publication(connection: Connection, settings: CdcSettings) -> None:
     partitioned table under another name than the config has.
     """
     name = settings.publication
-    with errors_translated(f"publication {name} cannot be made", field=AUTOCREATE):
+    with errors_translated(f"publication {name} cannot be created", field=AUTOCREATE):
         trees = Trees(Relation(*row) for row in _rows(connection, _RELATIONS))
         wanted = trees.wanted(settings.tables.has, via_root=settings.via_root)
         found = _rows(connection, _PUBLICATION, name)
@@ -70,7 +70,7 @@ def prepare_publication(connection: Connection, settings: CdcSettings) -> None:
         )
     _warn_of_identities(tables)
     _warn_of_operations(settings, left_out)
-    with errors_translated("tables that are left out cannot be looked for", field=_TABLES_FIELD):
+    with errors_translated("the uncaptured tables cannot be listed", field=_TABLES_FIELD):
         warn_of_left_out(connection, settings, [(one.schema, one.name) for one in tables])
 
 
@@ -90,17 +90,17 @@ def _make(connection: Connection, settings: CdcSettings, wanted: Wanted) -> None
         case Autocreate.ALL_TABLES:
             if not _rows(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user")[0][0]:
                 raise ConfigError(
-                    f"{AUTOCREATE}: only a superuser can make a publication of all tables",
+                    f"{AUTOCREATE}: only a superuser can create a publication of all tables",
                     field=AUTOCREATE,
-                    fix=f"write filtered, or have a superuser do: CREATE PUBLICATION {quoted(name)} FOR ALL TABLES"
+                    fix=f"write filtered, or have a superuser run: CREATE PUBLICATION {quoted(name)} FOR ALL TABLES"
                     f"{option}",
                 )
             _run(connection, f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES{option}")
-            _log.info("made the publication %s of all tables%s", name, option)
+            _log.info("created publication %s of all tables%s", name, option)
         case Autocreate.FILTERED if members:
             tables = _sql(members)
             _run(connection, f"CREATE PUBLICATION {quoted(name)} FOR TABLE {tables}{option}")
-            _log.info("publication %s: made of %s%s", name, tables, option)
+            _log.info("created publication %s of %s%s", name, tables, option)
         case Autocreate.FILTERED:
             pass
         case _:
@@ -123,7 +123,7 @@ def _check_option(settings: CdcSettings, wanted: Wanted, *, via_root: bool) -> N
     if settings.via_root and not via_root:
         name = settings.publication
         raise ConfigError(
-            f"{VIA_ROOT}: publication {name} is there, and sends partitioned tables under their partitions' names",
+            f"{VIA_ROOT}: publication {name} exists and sends partitioned tables under their partitions' names",
             field=VIA_ROOT,
             fix=_option_fix(name),
         )

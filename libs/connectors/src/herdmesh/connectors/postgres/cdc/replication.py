@@ -163,7 +163,7 @@ class Replication:
         if now_s - self._heard_s < _ASK_S:
             return
         self._heard_s = now_s
-        self._silent.goes_on(self._server, "to answer in the replication stream", tried=self._silent.begun)
+        self._silent.goes_on(self._server, "no response in the replication stream", tried=self._silent.begun)
         self.confirm(*self._told, asks=True)
 
     def confirm(self, received: int, confirmed: int, *, asks: bool = False) -> None:
@@ -187,15 +187,15 @@ class Replication:
                 if self._poller.poll(_OTHERS_WAIT_MS):
                     pg.consume_input()
                 else:
-                    yield "waiting for the transactions that are open in the database to end: a slot begins behind them"
+                    yield "waiting for the open transactions of the database to end: a new slot begins after them"
             results: list[pq.abc.PGresult] = []
             while (result := pg.get_result()) is not None:
                 results.append(result)
         except psycopg.Error as error:
-            raise RetriableError(f"no replication slot could be made: {' '.join(str(error).split())}") from error
+            raise RetriableError(f"no replication slot could be created: {' '.join(str(error).split())}") from error
         made = results[0]
         if made.status != pq.ExecStatus.TUPLES_OK:
-            raise _error_of(made, "no replication slot could be made")
+            raise _error_of(made, "no replication slot could be created")
         point, name = made.get_value(0, 1), made.get_value(0, 2)
         return (point or b"0/0").decode(), (name or b"").decode()
 
@@ -218,7 +218,9 @@ def _error_of(result: pq.abc.PGresult, doing: str) -> Exception:
         fix = "raise max_replication_slots in postgresql.conf, or drop a slot that nobody uses"
         return ConfigError(message, field=SLOT, fix=fix)
     if state == _MISSING_STATE and "publication" in said:
-        fix = "make the publication again; if changes were made while there was none, reset the connector's offsets too"
+        fix = (
+            "create the publication again; if rows were changed while it was missing, reset the connector's offsets too"
+        )
         return ConfigError(message, field=PUBLICATION, fix=fix)
     if state == _MISSING_STATE or state in _LOST_STATES:
         return OffsetsLost(f"{message}; {BEGIN_ANEW}")

@@ -88,7 +88,7 @@ def _slot_name() -> Validator:
     def check(name: str, value: str) -> None:
         if not _SLOT_NAME.fullmatch(value):
             fix = f"write lower-case letters, digits and _, at most {NAME_BYTES_MAX}"
-            why = f"no name of a replication slot: {why_no_name(value) or 'it has other characters'}"
+            why = f"not a name of a replication slot: {why_no_name(value) or 'it has other characters'}"
             raise ConfigError.for_value(name, value, why, fix=fix)
 
     return Validator("lower-case letters, digits and _", check)
@@ -118,54 +118,59 @@ KEYS = ConfigDef(
     ConfigKey(DATABASE, Type.STRING, REQUIRED, _HIGH, "Database whose changes are captured.", non_empty_string()),
     ConfigKey("database.sslmode", Type.STRING, "prefer", _MEDIUM, "Whether the connection is encrypted.",
               one_of("disable", "allow", "prefer", "require", "verify-ca", "verify-full")),
-    ConfigKey("database.sslrootcert", Type.STRING, None, _MEDIUM, "File with the certificates servers are checked by."),
+    ConfigKey("database.sslrootcert", Type.STRING, None, _MEDIUM,
+              "File with the CA certificates that verify the server."),
     ConfigKey("database.sslcert", Type.STRING, None, _MEDIUM, "File with the client's certificate."),
     ConfigKey("database.sslkey", Type.STRING, None, _MEDIUM, "File with the client's private key."),
     ConfigKey("database.sslpassword", Type.PASSWORD, None, _MEDIUM, "Password of the private key."),
     ConfigKey("database.tcpKeepAlive", Type.BOOLEAN, True, _MEDIUM, "Whether TCP keep-alives are sent."),
-    ConfigKey(PREFIX, Type.STRING, REQUIRED, _HIGH, "First part of all topics' names, and the name of the server in "
-              "events and offsets. A changed prefix starts with a new snapshot.", non_empty_string()),
-    ConfigKey("topic.delimiter", Type.STRING, ".", _LOW, "What stands between the parts of a topic's name.",
+    ConfigKey(PREFIX, Type.STRING, REQUIRED, _HIGH,
+              "Prefix of all topic names, and name of the server in events and offsets. A changed prefix starts with a "
+              "new snapshot.", non_empty_string()),
+    ConfigKey("topic.delimiter", Type.STRING, ".", _LOW, "Separator between the parts of a topic name.",
               non_empty_string()),
     ConfigKey("plugin.name", Type.STRING, "pgoutput", _MEDIUM, "The server's plugin; every server has pgoutput.",
               one_of("pgoutput")),
     ConfigKey(SLOT, Type.STRING, "debezium", _MEDIUM, "Replication slot, for one connector only; created if missing.",
               _slot_name()),
-    ConfigKey("slot.drop.on.stop", Type.BOOLEAN, False, _MEDIUM, "Whether a run drops the slot when it ends. Changes "
-              "made while none runs are lost then; for tests."),
-    ConfigKey(PUBLICATION, Type.STRING, "dbz_publication", _MEDIUM, "Publication that the changes are taken from.",
+    ConfigKey("slot.drop.on.stop", Type.BOOLEAN, False, _MEDIUM,
+              "Whether the task drops the slot when a run ends. Changes until its next run are lost; for tests only."),
+    ConfigKey(PUBLICATION, Type.STRING, "dbz_publication", _MEDIUM, "Publication to read changes from.",
               _publication_name()),
     ConfigKey(AUTOCREATE, Type.STRING, Autocreate.ALL_TABLES, _MEDIUM, "How a missing publication is "
               "created: all_tables = of all tables, filtered = of the captured ones (also later ones), disabled = not.",
               one_of(*Autocreate)),
-    ConfigKey(VIA_ROOT, Type.BOOLEAN, False, _LOW, "Whether rows of a partitioned table are captured as that table's, "
-              "not as its partitions', where the config captures both."),
-    *(ConfigKey(key, Type.LIST, [], _HIGH, f"Regular expressions of whole names, any case: {what}.", _regexes())
+    ConfigKey(VIA_ROOT, Type.BOOLEAN, False, _LOW,
+              "Whether rows of a partitioned table are captured under its name instead of its partitions' names, if "
+              "the config captures both."),
+    *(ConfigKey(key, Type.LIST, [], _HIGH,
+                f"Regular expressions that match whole names, case-insensitive: {what}.", _regexes())
       for key, what in zip((*TABLES, *COLUMNS), (
           "schemas to capture", "schemas not to capture", "tables (schema.table) to capture",
           "tables (schema.table) not to capture", "columns (schema.table.column) to have in events",
           "columns (schema.table.column) not to have in events"), strict=True)),
-    ConfigKey(SNAPSHOT_MODE, Type.STRING, SnapshotMode.INITIAL, _MEDIUM, "Whether the tables are read before their "
-              "changes are.", one_of(*SnapshotMode)),
-    ConfigKey("tombstones.on.delete", Type.BOOLEAN, True, _MEDIUM, "Whether a deletion is followed by a record without "
-              "a value, so that compaction forgets the key."),
+    ConfigKey(SNAPSHOT_MODE, Type.STRING, SnapshotMode.INITIAL, _MEDIUM,
+              "Whether a snapshot of the tables is read before their changes.", one_of(*SnapshotMode)),
+    ConfigKey("tombstones.on.delete", Type.BOOLEAN, True, _MEDIUM,
+              "Whether a deletion is followed by a tombstone, so that compaction removes the key."),
     ConfigKey(_SKIPPED, Type.LIST, ["t"], _LOW, "Operations without records: c, u, d, t, or none.", _operations()),
     ConfigKey("heartbeat.interval.ms", Type.INT, 0, _MEDIUM, "Interval between records to the heartbeat topic, in "
               "milliseconds; 0 = none.", at_least(0)),
-    ConfigKey("topic.heartbeat.prefix", Type.STRING, "__debezium-heartbeat", _LOW, "First part of the heartbeat "
-              "topic's name.", non_empty_string()),
-    ConfigKey(DECIMALS, Type.STRING, "precise", _MEDIUM, "What numeric and money become.",
+    ConfigKey("topic.heartbeat.prefix", Type.STRING, "__debezium-heartbeat", _LOW,
+              "Prefix of the heartbeat topic's name.", non_empty_string()),
+    ConfigKey(DECIMALS, Type.STRING, "precise", _MEDIUM, "Representation of numeric and money in records.",
               one_of("precise", "double", "string")),
-    ConfigKey(TIMES, Type.STRING, "adaptive", _MEDIUM, "What dates and times become.",
+    ConfigKey(TIMES, Type.STRING, "adaptive", _MEDIUM, "Representation of dates and times in records.",
               one_of("adaptive", "adaptive_time_microseconds", "connect")),
     ConfigKey(BINARY, Type.STRING, "bytes", _LOW, "What bytea becomes.",
               one_of("bytes", "base64", "base64-url-safe", "hex")),
     ConfigKey(INTERVALS, Type.STRING, "numeric", _LOW, "What interval becomes.", one_of("numeric", "string")),
-    ConfigKey(PLACEHOLDER, Type.STRING, DEFAULT, _LOW, "What stands for a large value that an update did not touch, so "
-              "that the server does not send it; hex: and digits stand for bytes.", placeholder_validator()),
+    ConfigKey(PLACEHOLDER, Type.STRING, DEFAULT, _LOW,
+              "Placeholder for a large value that an update did not change, since the server does not send it; hex: "
+              "and digits stand for bytes.", placeholder_validator()),
     ConfigKey("max.batch.size", Type.INT, 2_048, _MEDIUM, "Maximum number of changes in a batch.", at_least(1)),
-    ConfigKey("status.update.interval.ms", Type.INT, 10_000, _LOW, "Milliseconds between reports of the "
-              "position to the server.", at_least(1)),
+    ConfigKey("status.update.interval.ms", Type.INT, 10_000, _LOW,
+              "Interval between reports of the position to the server, in milliseconds.", at_least(1)),
 )  # fmt: skip
 
 #: Unsupported keys of Debezium that change the content of records, with the harmless values.
@@ -351,7 +356,7 @@ def not_built(config: Config) -> list[ConfigError]:
             accepted = ("",)
         if accepted is not None and text and text.lower() not in map(str.lower, accepted):
             fix = f"leave it out or write {accepted[0]}" if accepted[0] else "leave it out"
-            found.append(ConfigError.for_value(name, text, "this is not built yet", fix=fix))
+            found.append(ConfigError.for_value(name, text, "this is not supported yet", fix=fix))
     return found
 
 

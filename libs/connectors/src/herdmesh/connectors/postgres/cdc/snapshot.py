@@ -88,8 +88,8 @@ class SnapshotReader:
                     raise
                 user = self._settings.connection.user
                 raise ConfigError(
-                    f"{table.sql} cannot be read whole: {message_of(error)}; the log has the rows that policies hide, "
-                    "too",
+                    f"{table.sql} cannot be read completely: {message_of(error)}; row security policies hide rows that "
+                    "the log has",
                     field=USER, fix=f"ALTER ROLE {quoted(user)} BYPASSRLS, or leave the table out",
                 ) from error  # fmt: skip
             except (UndefinedTable, UndefinedColumn) as error:

@@ -83,7 +83,7 @@ class EventColumn:
     def _values(self, table: str, cells: Sequence[Cell], kinds: set[type]) -> list[Any]:
         """`kinds`: the types of the cells."""
         if NoneType in kinds and not self.optional:
-            raise NullFound(f"column {self.name} of {table} has a null, and must have none", self.name)
+            raise NullFound(f"column {self.name} of {table} is null, and must not be", self.name)
         reading = self.reading
         try:
             if Toast in kinds:
@@ -110,13 +110,14 @@ class EventColumn:
         kinds = set(map(type, cells))
         if Toast in kinds:
             raise DataError(
-                f"column {self.name} of {table} is of the key, and the server did not send it as it is stored out of "
-                "line and did not change: a server with the fixes of February 2022 sends it (14.2, 13.6 or newer)"
+                f"column {self.name} of {table} is part of the key, and the server did not send it because it is "
+                "stored out of line and did not change: update the server to a release since February 2022 (14.2, 13.6 "
+                "or newer)"
             )
         try:
             return self._values(table, cells, kinds)
         except NullFound as null:
-            raise NullFound(f"{null}, being of the key", self.name, of_key=True) from None
+            raise NullFound(f"{null}, as part of the key", self.name, of_key=True) from None
 
 
 class NullFound(DataError):
@@ -229,8 +230,8 @@ def check_topics(tables: Iterable[tuple[str, str]], settings: CdcSettings) -> No
         other = found.setdefault(topic, (schema, name))
         if other != (schema, name):
             raise ConfigError(
-                f'tables {quoted(*other)} and {quoted(schema, name)} would both go to topic "{topic}": Kafka has '
-                "letters without accents, digits, dots, underscores and hyphens alone in topics' names",
+                f'tables {quoted(*other)} and {quoted(schema, name)} would both go to topic "{topic}": '
+                "Kafka allows only ASCII letters, digits, dots, underscores and hyphens in topic names",
                 field=TABLES[3],
                 fix=f"leave one of them out ({TABLES[3]}), capture it with another {PREFIX}, or rename it",
             )

@@ -198,7 +198,7 @@ class CdcSourceTask(SourceTask):
         replication = self._replication = Replication(settings.connection, self._run_name)
         beginning = slot.confirmed if slot is not None else (yield from replication.create_slot(settings.slot))
         if slot is None:
-            _log.info("made the replication slot %s at %s", settings.slot, lsn_text(beginning))
+            _log.info("created the replication slot %s at %s", settings.slot, lsn_text(beginning))
         if stored is not None and slot is None:  # slot.drop.on.stop
             stored = Stored(Position(beginning), {}, False)
         self._stored = stored
@@ -232,7 +232,7 @@ class CdcSourceTask(SourceTask):
         except OffsetsLost as lost:
             if not settings.reset_lost:
                 raise
-            _log.warning("%s; the connector begins again (herdmesh.offsets.missing=reset)", lost.message)
+            _log.warning("%s; the connector starts from the beginning (herdmesh.offsets.missing=reset)", lost.message)
             catalog.drop_slot(connection, settings)
             return None, None
         return stored, slot
@@ -397,7 +397,7 @@ class CdcSourceTask(SourceTask):
     def _drop_slot(self) -> None:
         """Drop the slot, for slot.drop.on.stop; an unreachable server keeps it."""
         deadline_s = time.monotonic() + _DROP_S
-        with waits.on(server(self._settings.connection), f"to drop slot {self._settings.slot}"):
+        with waits.on(server(self._settings.connection), f"dropping slot {self._settings.slot}"):
             while True:
                 try:
                     with connected(self._settings.connection, self._run_name) as connection:
@@ -405,7 +405,7 @@ class CdcSourceTask(SourceTask):
                     return
                 except ConnectError as error:  # our last connection may still use the slot
                     if time.monotonic() > deadline_s:
-                        _log.warning("slot %s is not dropped: %s", self._settings.slot, error)
+                        _log.warning("cannot drop slot %s: %s", self._settings.slot, error)
                         return
                     time.sleep(0.05)
 

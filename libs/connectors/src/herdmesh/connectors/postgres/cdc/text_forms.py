@@ -59,7 +59,7 @@ def _date_parts(text: str) -> tuple[int, int, int]:
     try:
         year, month, day = map(int, plain.split("-"))
     except ValueError:
-        raise DataError(f"{text!r} is no date of PostgreSQL's") from None
+        raise DataError(f"{text!r} is not a PostgreSQL date") from None
     return (1 - year if plain != text else year), month, day
 
 
@@ -70,7 +70,7 @@ def time_us(text: str) -> int:
         seconds = int(whole[:2]) * 3_600 + int(whole[3:5]) * 60 + int(whole[6:])
         return seconds * 1_000_000 + (int(fraction.ljust(6, "0")) if fraction else 0)
     except ValueError:
-        raise DataError(f"{text!r} is no time of PostgreSQL's") from None
+        raise DataError(f"{text!r} is not a PostgreSQL time") from None
 
 
 def timestamp_us(text: str) -> int:
@@ -92,7 +92,7 @@ def zoned_timestamp(text: str) -> str:
     plain = text.removesuffix(" BC")
     day, _, time = plain.partition(" ")
     if not time.endswith("+00"):
-        raise DataError(f"{text!r} is no timestamp of a session in UTC")
+        raise DataError(f"{text!r} is not a timestamp of a session in UTC")
     if plain != text or len(day) != len("2026-11-22"):
         year, month, dom = _date_parts(f"{day} BC" if plain != text else day)
         day = f"{'+' if year > 9_999 else ''}{year:0{5 if year < 0 else 4}d}-{month:02}-{dom:02}"
@@ -103,7 +103,7 @@ def zoned_time(text: str) -> str:
     """Convert `12:34:56.5+02` to `10:34:56.5Z`."""
     found = _TIME_WITH_ZONE.fullmatch(text)
     if found is None:
-        raise DataError(f"{text!r} is no time with a zone of PostgreSQL's")
+        raise DataError(f"{text!r} is not a PostgreSQL time with time zone")
     time, sign, hours, minutes, seconds = found.groups()
     shift_us = (int(hours) * 3_600 + int(minutes or 0) * 60 + int(seconds or 0)) * 1_000_000
     us = (time_us(time) + (shift_us if sign == "-" else -shift_us)) % DAY_US
@@ -116,7 +116,7 @@ def interval_parts(text: str) -> tuple[int, int, int, int, int, int]:
     """Return years, months, days, hours, minutes and microseconds of `P1Y2M3DT4H5M6.789S`."""
     found = _INTERVAL.fullmatch(text)
     if found is None:
-        raise DataError(f"{text!r} is no interval in ISO 8601")
+        raise DataError(f"{text!r} is not an interval in ISO 8601")
     years, months, dates, hours, minutes, sign, seconds, fraction = found.groups()
     us = int(seconds or 0) * 1_000_000 + int((fraction or "").ljust(6, "0"))
     return (
@@ -136,7 +136,7 @@ def array_items(text: str, delimiter: str = ",") -> list[str | None]:
     if text.startswith("["):  # explicit bounds: [0:2]={...}
         text = text.partition("=")[2]
     if not (text.startswith("{") and text.endswith("}")):
-        raise DataError(f"{text!r} is no array of PostgreSQL's")
+        raise DataError(f"{text!r} is not a PostgreSQL array")
     inner = text[1:-1]
     if not inner:
         return []
@@ -166,7 +166,7 @@ def hstore_json(text: str) -> str:
     while at < len(text):
         found = _PAIR.match(text, at)
         if found is None:
-            raise DataError(f"{text!r} is no hstore")
+            raise DataError(f"{text!r} is not an hstore")
         key, null, value = found.groups()
         pairs[_unescaped(key)] = None if null else _unescaped(value)
         at = found.end()

@@ -153,7 +153,7 @@ def _hstore(value: Any) -> str:
     try:
         return ", ".join(f"{_quoted(key)}=>{'NULL' if one is None else _quoted(one)}" for key, one in value.items())
     except (AttributeError, TypeError) as error:
-        raise DataError(f"an hstore is a JSON object of texts and nulls, not {str(value)[:80]!r}") from error
+        raise DataError(f"an hstore is a JSON object of strings and nulls, not {str(value)[:80]!r}") from error
 
 
 def _quoted(text: str) -> str:

@@ -81,7 +81,8 @@ def _make(connection: Connection, table: TableName, ledger: SqlLedger) -> None:
 def _unusable(table: TableName, ledger: SqlLedger, error: psycopg.Error) -> ConfigError:
     return ConfigError(
         f"{LEDGER_TABLE}: {table} cannot be used: {' '.join(str(error).split())}", field=LEDGER_TABLE,
-        fix=f"let the user make it, or make it and let the user select, insert, update and delete: {ledger.definition}",
+        fix="grant the user the right to create it, or create it and grant SELECT, INSERT, UPDATE and DELETE: "
+        f"{ledger.definition}",
     )  # fmt: skip
 
 
@@ -99,10 +100,10 @@ def end_sessions(connection: Connection, runs: Collection[str]) -> None:
             (_END_TIMEOUT_MS, names),
         ).fetchone()
     except (errors.InsufficientPrivilege, errors.UndefinedFunction) as error:
-        _log.warning("sessions of earlier runs are left to end by themselves: %s", error)
+        _log.warning("cannot end the sessions of earlier runs, which end by themselves: %s", error)
         return
     if ended and ended[0]:
-        _log.warning("ended %d sessions of runs that are over", ended[0])
+        _log.warning("ended %d sessions of earlier runs", ended[0])
 
 
 def alter_ledger(config: Config, offsets: Mapping[PartitionId, int | None]) -> None:

@@ -154,7 +154,7 @@ class BatchReader:
             return value.schema
         if isinstance(value, dict):
             return _names(cast("Mapping[Any, Any]", value))
-        raise DataError(f"the record's value must be a struct or a map, and it is a {type(value).__name__}")
+        raise DataError(f"the record's value must be a struct or a map, but is a {type(value).__name__}")
 
     def _rows(self, batch: SinkBatch, places: list[int], key_form: Any, value_form: Any) -> Rows:
         key = self._key_part(batch, key_form)
@@ -172,9 +172,9 @@ class BatchReader:
             columns += tuple(rest.columns[at] for at in kept)
             taken = [*taken, *(more[at] for at in kept)]
         if not columns:
-            raise DataError("the record has no field that is a column")
+            raise DataError("the record has no field to write to a column")
         if self._settings.insert_mode is not InsertMode.INSERT and not any(column.is_key for column in columns):
-            raise DataError("the record's key has no field, so it names no row")
+            raise DataError("the record's key has no fields, so it identifies no row")
         return Rows(Shape(columns, value_form is None), places, taken)
 
     def _key_part(self, batch: SinkBatch, form: Any) -> _Part:
@@ -193,7 +193,7 @@ class BatchReader:
             return self._map_part(self._chosen(form, "key"), is_key=True)
         if len(settings.pk_fields) != 1:
             raise ConfigError(
-                f"{PK_FIELDS} must name one column, because the records' keys are no structs", field=PK_FIELDS,
+                f"{PK_FIELDS} must name one column, because the records' keys are not structs", field=PK_FIELDS,
                 fix="name the primary key column",
             )  # fmt: skip
         return _Part((RecordColumn(self._named(settings.pk_fields[0]), batch.key_schema, True),), _whole)

@@ -77,69 +77,69 @@ def _quoting(field: str, value: Any) -> None:
 KEYS = ConfigDef(
     *connection_keys("Connection"),
     ConfigKey(INSERT_MODE, Type.STRING, "insert", _HIGH,
-              "What becomes of a record: insert, a new row, and a key that is there already is an error of the record; "
-              "upsert, the row of its key is written or made; update, the row of its key is written if it is there.",
+              "How a record is written. insert: as a new row; an existing key is an error of the record. upsert: the "
+              "row of its key is updated, or inserted if missing. update: the row of its key is updated if it exists.",
               _one_of(InsertMode), _WRITES, 1, "MEDIUM", "Insert Mode"),
     ConfigKey("batch.size", Type.INT, 3000, _MEDIUM,
-              "Without effect: a batch is what is read at once (consumer.override.max.poll.records).",
+              "No effect: a batch is the records of one poll (consumer.override.max.poll.records).",
               at_least(0), _WRITES, 2, "SHORT", "Batch Size"),
     ConfigKey(DELETE_ENABLED, Type.BOOLEAN, False, _MEDIUM,
               "A record without a value deletes the row of its key. Needs pk.mode=record_key.",
               None, _WRITES, 3, "SHORT", "Enable deletes"),
     ConfigKey("table.types", Type.LIST, ["TABLE"], _LOW,
-              "Without effect: tables, partitioned tables and views that can be written are written.",
+              "No effect: the connector writes to tables, partitioned tables and updatable views.",
               None, _WRITES, 4, "MEDIUM", "Table Types"),
     ConfigKey(TABLE_NAME_FORMAT, Type.STRING, "${topic}", _MEDIUM,
-              "The table of a topic's records, ${topic} being its name; a dot stands between schema and table, each of "
-              "which may be in double quotes, with dots of its own then.",
+              "Table for the records of a topic; ${topic} is replaced by its name. A dot separates schema and table; a "
+              "part in double quotes may contain dots.",
               non_empty_string(), _MAPPING, 1, "LONG", "Table Name Format"),
     ConfigKey(PK_MODE, Type.STRING, "none", _HIGH,
-              "Where the primary key is from: none; kafka, topic, partition and offset; record_key, the record's key, "
-              "or fields of it; record_value, fields of the record's value.",
+              "Source of the primary key: none; kafka (topic, partition and offset); record_key (the record's key, or "
+              "fields of it); record_value (fields of the record's value).",
               _one_of(PkMode), _MAPPING, 2, "MEDIUM", "Primary Key Mode"),
     ConfigKey(PK_FIELDS, Type.LIST, [], _MEDIUM,
-              "Names of the primary key's columns. For kafka three; for record_key and record_value the fields to "
-              "take, all if empty; for a key that is no struct the one column's.",
+              "Names of the primary key columns. For kafka: three names. For record_key and record_value: the fields "
+              "to use, all if empty. For a key that is not a struct: the name of its one column.",
               None, _MAPPING, 3, "LONG", "Primary Key Fields"),
     ConfigKey(FIELDS_WHITELIST, Type.LIST, [], _MEDIUM,
               "Fields of the value that are written besides the primary key; empty: all.",
               None, _MAPPING, 4, "LONG", "Fields Whitelist"),
     ConfigKey(_DB_TIMEZONE, Type.STRING, "UTC", _MEDIUM,
-              "Time zone in which a Timestamp is written to a column without one.",
+              "Time zone in which a Timestamp is written to a column without time zone.",
               Validator("a time zone", _zone), _MAPPING, 5, "MEDIUM", "DB Time Zone"),
     ConfigKey(AUTO_CREATE, Type.BOOLEAN, False, _MEDIUM,
-              "Make a table that is missing, from the records' schemas.", None, _DDL, 1, "SHORT", "Auto-Create"),
+              "Create a missing table from the records' schemas.", None, _DDL, 1, "SHORT", "Auto-Create"),
     ConfigKey(AUTO_EVOLVE, Type.BOOLEAN, False, _MEDIUM,
-              "Add columns that are missing, for fields that are optional or have a default. None is ever dropped.",
+              "Add missing columns for fields that are optional or have a default. Columns are never dropped.",
               None, _DDL, 2, "SHORT", "Auto-Evolve"),
     ConfigKey(QUOTE, Type.STRING, "always", _MEDIUM,
-              "always: names of tables and columns are as topics and fields write them; never: in small letters.",
+              "always: table and column names keep the case of topics and fields; never: names are in lower case.",
               Validator("[always, never]", _quoting), _DDL, 3, "MEDIUM", "Quote Identifiers"),
     ConfigKey(MAX_RETRIES, Type.INT, None, _MEDIUM,
               "Number of failed attempts in a row after which the task fails and its restart policy applies; unset: it "
               "retries without a limit.",
               optional_at_least(0), _RETRIES, 1, "SHORT", "Maximum Retries"),
     ConfigKey("retry.backoff.ms", Type.INT, 3000, _MEDIUM,
-              "Without effect: pauses begin at 300 ms and double up to errors.retry.delay.max.ms.",
+              "No effect: the backoff begins at 300 ms and doubles up to errors.retry.delay.max.ms.",
               at_least(0), _RETRIES, 2, "SHORT", "Retry Backoff (millis)"),
     ConfigKey(PLACEHOLDER, Type.STRING, DEFAULT, _LOW,
-              "A value that stands for one that did not change and was not sent (unavailable.value.placeholder of the "
-              "CDC source): an upsert or update leaves the column as it is. Empty: such values are written.",
+              "Placeholder for a value that did not change and was not sent (unavailable.value.placeholder of the CDC "
+              "source): an upsert or update leaves the column unchanged. Empty: the placeholder is written.",
               placeholder_validator(may_be_empty=True)),
     ConfigKey(LEDGER_TABLE, Type.STRING, "herdmesh_ledger", _LOW,
-              "Table with the written records of each connector and partition; created if missing. Meshes "
-              "that write to one database and have connectors of the same name each need their own.",
+              "Table that stores the position of each connector and partition; created if missing. Meshes that write "
+              "to the same database with connectors of the same name each need their own table.",
               non_empty_string()),
 )  # fmt: skip
 
 _WITHOUT_EFFECT: Mapping[str, str] = {
-    "batch.size": "a batch is what is read at once: set consumer.override.max.poll.records",
-    "table.types": "tables, partitioned tables and views that can be written are written",
-    "retry.backoff.ms": "pauses begin at 300 ms and double up to errors.retry.delay.max.ms",
-    "dialect.name": "this connector writes to PostgreSQL alone",
-    "db.timezone.date": "a Date has no time zone, and is written as it is",
-    "mssql.use.merge.holdlock": "it is of another database",
-    "trim.sensitive.log": "it is of the Java connector's own log",
+    "batch.size": "a batch is the records of one poll: set consumer.override.max.poll.records",
+    "table.types": "tables, partitioned tables and updatable views are written",
+    "retry.backoff.ms": "the backoff begins at 300 ms and doubles up to errors.retry.delay.max.ms",
+    "dialect.name": "this connector writes to PostgreSQL only",
+    "db.timezone.date": "a Date has no time zone and is written unchanged",
+    "mssql.use.merge.holdlock": "it is for another database",
+    "trim.sensitive.log": "it configures the log of the Java connector",
 }
 
 
@@ -148,11 +148,11 @@ _QUOTE_BOOLEAN = "sql.quote.identifiers"
 #: Keys of Java's JDBC sinks that would write other rows, or to other tables: the values that change nothing, the
 #: behaviour here, and the fix.
 _OTHERWISE: Mapping[str, tuple[tuple[str, ...], str, str]] = {
-    "table.name.normalize": (("", "false"), "a topic's name is taken as it is", "rename topics by RegexRouter"),
-    "topics.to.tables.mapping": (("",), f"{TABLE_NAME_FORMAT} names the tables", "rename topics by RegexRouter"),
-    "handle.tombstone": (("", "false"), "a record without a value is never passed over in silence",
-                         "drop them by Filter with the predicate RecordIsTombstone"),
-    "replace.null.with.default": (("", "true"), "a field without a value has its schema's default", "leave it out"),
+    "table.name.normalize": (("", "false"), "topic names are used unchanged", "rename topics with RegexRouter"),
+    "topics.to.tables.mapping": (("",), f"{TABLE_NAME_FORMAT} names the tables", "rename topics with RegexRouter"),
+    "handle.tombstone": (("", "false"), "a record without a value is never ignored silently",
+                         "filter them with Filter and the predicate RecordIsTombstone"),
+    "replace.null.with.default": (("", "true"), "a field without a value gets its schema's default", "leave it out"),
 }  # fmt: skip
 
 
@@ -236,7 +236,7 @@ def sink_settings(config: Config) -> SinkSettings:
 def not_built(config: Config) -> list[ConfigError]:
     """Return an error for every key of other JDBC sinks whose effect would be other rows than this sink writes."""
     return [
-        ConfigError.for_value(key, text, f"not built here: {does}", fix=fix)
+        ConfigError.for_value(key, text, f"not supported here: {does}", fix=fix)
         for key, (same, does, fix) in _OTHERWISE.items()
         if (text := (config.get(key) or "").strip()).lower() not in same
     ]
@@ -274,8 +274,8 @@ def _problems(found: SinkSettings) -> list[ConfigError]:
         ))  # fmt: skip
     if found.insert_mode is not InsertMode.INSERT and found.pk_mode is PkMode.NONE:
         problems.append(ConfigError(
-            f"{INSERT_MODE}={found.insert_mode} finds rows by their primary key, and {PK_MODE} is none", field=PK_MODE,
-            fix="write where the key is from: record_key, record_value or kafka",
+            f"{INSERT_MODE}={found.insert_mode} finds rows by their primary key, but {PK_MODE} is none", field=PK_MODE,
+            fix="write the source of the key: record_key, record_value or kafka",
         ))  # fmt: skip
     if found.pk_mode is PkMode.KAFKA and len(found.pk_fields) != len(_KAFKA_NAMES):
         problems.append(ConfigError(
@@ -315,8 +315,8 @@ def _table_name(key: str, text: str, *, folds: bool) -> TableName:
     fix = "rename topics by a transformation (RegexRouter), or write another name, a part with dots in double quotes"
     if len(parts) > 2 or not all(parts):
         raise ConfigError(
-            f"{key}: {text} is no table's name: a dot stands between schema and table, and elsewhere within double "
-            "quotes alone", field=key, fix=fix,
+            f"{key}: {text} is not a table name: a dot separates schema and table, and other dots must be within "
+            "double quotes", field=key, fix=fix,
         )  # fmt: skip
     check_names(key, parts, fix)
     return TableName("" if len(parts) == 1 else parts[0], parts[-1])

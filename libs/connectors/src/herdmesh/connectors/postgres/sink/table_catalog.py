@@ -153,7 +153,7 @@ def looked_up(connection: Connection, name: TableName) -> Table | None:
     oid, takes_copy, is_plain, is_strict, sql, kind = row
     if (other := _NO_TABLES.get(kind)) is not None:
         raise ConfigError(
-            f"{sql} is no table but {other}", field=TABLE_NAME_FORMAT, fix="write another name, or rename the topic"
+            f"{sql} is not a table but {other}", field=TABLE_NAME_FORMAT, fix="write another name, or rename the topic"
         )
     columns = connection.execute(_COLUMNS, {"table": oid}).fetchall()
     is_utf8 = connection.info.parameter_status("server_encoding") == "UTF8"

@@ -163,7 +163,7 @@ class Tables:
                 self._create(name, shape)
                 table = looked_up(self._connection, name)
             if table is None:
-                raise RetriableError(f"table {name} was made, and is gone")
+                raise RetriableError(f"table {name} was created and no longer exists")
             self._tables[topic] = table
         return table
 
@@ -183,12 +183,12 @@ class Tables:
             other = called_alike(self._connection, name)
             if other:
                 raise ConfigError(
-                    f"table {name} is missing; {other} is another one to PostgreSQL", field=TABLE_NAME_FORMAT,
-                    fix=f"write {TABLE_NAME_FORMAT} in its letters, or {QUOTE}=never for small ones",
+                    f"table {name} is missing; to PostgreSQL, {other} is a different table", field=TABLE_NAME_FORMAT,
+                    fix=f"write {TABLE_NAME_FORMAT} in the case of the table, or {QUOTE}=never for lower case",
                 )  # fmt: skip
             raise ConfigError(
                 f"table {name} is missing, and {AUTO_CREATE} is false", field=AUTO_CREATE,
-                fix=f"make it, or write {AUTO_CREATE}=true",
+                fix=f"create it, or write {AUTO_CREATE}=true",
             )  # fmt: skip
         untyped = [column for column in shape.columns if column.schema is None]
         if untyped and not shape.deletes:
@@ -197,8 +197,8 @@ class Tables:
             what = f"the records' keys have no schema ({names})" if is_key_alone else "the records have no schema"
             converter = "key.converter" if is_key_alone else "converter"
             raise ConfigError(
-                f"table {name} is missing, and cannot be made: {what}", field=AUTO_CREATE,
-                fix=f"make it, or use a {converter} with schemas",
+                f"table {name} is missing, and cannot be created: {what}", field=AUTO_CREATE,
+                fix=f"create it, or use a {converter} with schemas",
             )  # fmt: skip
 
     def _create(self, name: TableName, shape: Shape) -> None:
@@ -221,8 +221,8 @@ class Tables:
                 raise DataError(f"table {table.sql} has no column {column.name}, and {whose} has no schema")
             if column.is_key or not (column.schema.optional or column.schema.default is not None):
                 raise DataError(
-                    f"table {table.sql} has no column {column.name}, and does not get one: its field is not optional "
-                    "and has no default, which the rows that are there would need"
+                    f"table {table.sql} has no column {column.name}, and none is added: its field is not optional and "
+                    "has no default, which existing rows would need"
                 )
         parts = [
             f"ADD COLUMN IF NOT EXISTS {quoted(column.name)} "
@@ -233,7 +233,7 @@ class Tables:
         _log.info("added columns to %s: %s", table.sql, names)
         evolved = looked_up(self._connection, self._settings.table_of(topic))
         if evolved is None or not all(column.name in evolved.columns for column in missing):
-            raise RetriableError(f"columns were added to {table.sql}, and are gone: {names}")
+            raise RetriableError(f"columns were added to {table.sql} and no longer exist: {names}")
         self._tables[topic] = evolved
         return evolved
 
@@ -244,7 +244,9 @@ class Tables:
             errors.InsufficientPrivilege, errors.InvalidSchemaName, errors.WrongObjectType, errors.DuplicateObject,
         ) as error:  # fmt: skip
             said = " ".join(str(error).split())
-            raise ConfigError(f"{key}: {said}; refused: {statement}", field=key, fix="grant it, or do it") from error
+            raise ConfigError(
+                f"{key}: {said}; refused: {statement}", field=key, fix="grant the right, or run the statement yourself"
+            ) from error
 
     def _made(self, table: Table, shape: Shape) -> Statements:
         settings, columns = self._settings, _names(shape.columns)
@@ -310,8 +312,8 @@ def _refuse_computed(table: Table, shape: Shape, mode: InsertMode) -> None:
     ]  # fmt: skip
     if named:
         raise DataError(
-            f"table {table.sql} computes column {', '.join(named)} itself (GENERATED ALWAYS AS), so it takes no value: "
-            "leave the field out, by fields.whitelist or ReplaceField"
+            f"table {table.sql} computes column {', '.join(named)} itself (GENERATED ALWAYS AS), so no value can be "
+            "written to it: leave the field out, with fields.whitelist or ReplaceField"
         )
 
 
@@ -324,8 +326,8 @@ def _refuse_other_case(table: Table, shape: Shape, missing: Sequence[RecordColum
     for column in missing:
         if (other := others.get(column.name.lower())) is not None:
             raise DataError(
-                f"table {table.sql} has no column {column.name}, but {other}, which is another one to PostgreSQL: "
-                f"rename the field (ReplaceField), or write {QUOTE}=never for names in small letters"
+                f"table {table.sql} has no column {column.name}, but {other}, which to PostgreSQL is a different "
+                f"column: rename the field (ReplaceField), or write {QUOTE}=never for lower-case names"
             )
 
 
@@ -394,9 +396,9 @@ def _definition(column: RecordColumn, zone: tzinfo, *, of_new_table: bool) -> st
 
 
 def _refuse_name(column: RecordColumn) -> None:
-    why = "every table has it for itself" if column.name in _SYSTEM_COLUMNS else why_no_name(column.name)
+    why = "PostgreSQL reserves the name in every table" if column.name in _SYSTEM_COLUMNS else why_no_name(column.name)
     if why:
-        raise DataError(f"column {column.name} cannot be made: {why}; rename the field (ReplaceField)")
+        raise DataError(f"column {column.name} cannot be created: {why}; rename the field (ReplaceField)")
 
 
 def _default(schema: Schema, zone: tzinfo) -> str:

@@ -113,7 +113,7 @@ class PostgresSinkTask(LedgerSinkTask):
     def advance(self, positions: Mapping[PartitionId, int]) -> None:
         if not self._ledger.behind(positions):
             return
-        with self._session("the ledger cannot be moved") as connection, connection.transaction():
+        with self._session("the ledger cannot be updated") as connection, connection.transaction():
             self._ledger.advance(positions)
 
     def forget(self, partitions: Sequence[PartitionId]) -> None:
@@ -128,7 +128,7 @@ class PostgresSinkTask(LedgerSinkTask):
     def _session(self, doing: str) -> Generator[Connection]:
         """Yield the session, reopened if it was lost. Translates the server's errors to Connect's."""
         try:
-            with waits.on(server(self._where), f"no answer yet, without which {doing}"):
+            with waits.on(server(self._where), f"no response yet; without it {doing}"):
                 yield self._connected()
         except (psycopg.Error, RetriableError) as error:
             found = error if isinstance(error, RetriableError) else _translated(error, doing)
@@ -243,7 +243,7 @@ class PostgresSinkTask(LedgerSinkTask):
         except _OUTDATED:
             raise
         except psycopg.Error as error:
-            raise translated(error, "the ledger cannot be moved", field=LEDGER_TABLE) from error
+            raise translated(error, "the ledger cannot be updated", field=LEDGER_TABLE) from error
 
     def _halve(
         self,
@@ -385,8 +385,8 @@ def _require_rows(cursor: psycopg.Cursor[tuple[Any, ...]], absent: str) -> None:
     row = cursor.execute(absent.encode()).fetchone()
     if row is not None and row[0]:
         raise errors.NoDataFound(
-            "the record has the placeholder of a value that did not change "
-            "(herdmesh.unavailable.value.placeholder), and its row, which would have the value, is not there"
+            "the record has the placeholder of an unchanged value (herdmesh.unavailable.value.placeholder), but the "
+            "row with that value does not exist"
         )
 
 
@@ -405,4 +405,8 @@ def _hint(groups: Sequence[_Group]) -> str:
         column.name for rows, written in groups for column, texts in zip(rows.shape.columns, written, strict=False)
         if any(text is not None and _NO_TEXT.search(text) for text in texts)
     ]  # fmt: skip
-    return f" (column {', '.join(named)}: no text of PostgreSQL has U+0000 or half a surrogate pair)" if named else ""
+    return (
+        f" (column {', '.join(named)}: text in PostgreSQL cannot contain U+0000 or half a surrogate pair)"
+        if named
+        else ""
+    )

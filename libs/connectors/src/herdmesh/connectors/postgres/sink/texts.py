@@ -158,9 +158,9 @@ def _check(kinds: set[type], values: Sequence[Any], schema: Schema | None) -> No
     fitting = _KINDS.get(schema.type)
     if fitting is not None and not fitting.issuperset(kinds):
         other = next(kind for kind in kinds if kind not in fitting)
-        raise DataError(f"an object of class {other.__name__} is no value of a schema of type {schema.type}")
+        raise DataError(f"an object of class {other.__name__} is not a valid value for a schema of type {schema.type}")
     if schema.type == "INT8" and not all(value is None or -128 <= value <= 127 for value in values):
-        raise DataError("a number beyond 8 bits is no value of a schema of type INT8")
+        raise DataError("a number beyond 8 bits is not a valid value for a schema of type INT8")
 
 
 def _written(write: Write, value: Any) -> str:
@@ -201,12 +201,12 @@ def _converted(value: float | Decimal | str, takes: Takes) -> float | Decimal | 
         if isinstance(value, str) and (not value or value.startswith("\\x")):
             return value
         raise DataError(
-            f"{str(value)[:40]!r} does not say which bytes it is (JSON without schemas has them in Base64): use a "
-            "converter with schemas, or write \\x and hexadecimal digits"
+            f"{str(value)[:40]!r} is ambiguous as bytes (JSON without schemas has them in Base64): use a converter "
+            "with schemas, or write \\x and hexadecimal digits"
         )
     if takes is not Takes.INTEGERS:
         raise DataError(
-            "a number does not say which date, time or interval it is: use a converter with schemas, or make it one "
+            "a number is ambiguous as a date, time or interval: use a converter with schemas, or convert it "
             "(TimestampConverter)"
         )
     if isinstance(value, Decimal):

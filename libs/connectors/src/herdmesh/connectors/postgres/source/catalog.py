@@ -84,7 +84,7 @@ def tables(
     patterns, of the database's name, which is the connection's, and of the schema's.
     """
     kinds = [TABLE_TYPES[one] for one in types]
-    with errors_translated("cannot look for tables"):
+    with errors_translated("cannot list the tables"):
         given = {"kinds": kinds, "catalogs": catalog_pattern, "schemas": schema_pattern}
         rows = connection.execute(_TABLES, given).fetchall()
     return [TableId(*row) for row in rows]

@@ -134,6 +134,6 @@ def _last_of(connection: Connection, table: TableId, settings: SourceSettings) -
         order = SourcePlan(table_relation(table, settings), columns, settings).order
     except ConfigError as error:  # the run reports it, and fails
         return f"{table}:{error}"
-    with errors_translated(f"cannot look at {table}"):
+    with errors_translated(f"cannot read the definition of {table}"):
         row = connection.execute(order.last(table.sql).encode()).fetchone()
     return f"{table}:{row[0] if row else 'empty'}"

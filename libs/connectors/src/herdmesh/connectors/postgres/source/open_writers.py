@@ -105,7 +105,7 @@ def highest_and_read(connection: Connection, highest: str, source: str, label: s
 
 def writers_of(connection: Connection, read: Read) -> Writers:
     """Return the transactions that write to one of these relations now."""
-    with errors_translated("cannot see who writes to what is read"):
+    with errors_translated("cannot list the open transactions that write to the tables"):
         return dict(connection.execute(_WRITERS, {"oids": read.oids}).fetchall())
 
 

@@ -276,7 +276,7 @@ def _require_not_null(number: SourceColumn | None, moments: Sequence[SourceColum
     else:
         return
     raise ConfigError(
-        f"{key}: {named} of {relation.label} may be null, and a row where it is would not be read",
+        f"{key}: {named} of {relation.label} may be null, and rows where it is null would not be read",
         field=key,
         fix="ALTER TABLE ... SET NOT NULL, or validate.non.null=false",
     )

@@ -39,7 +39,7 @@ def one_query(key: str, text: str | None) -> str:
             place = _comment_end(query, place)
         elif found["end"]:
             raise ConfigError(
-                f"{key}: a semicolon ends the query, and behind it stands {query[place:].strip()[:_SHOWN_CHARS]!r}",
+                f"{key}: a semicolon ends the query, and it is followed by {query[place:].strip()[:_SHOWN_CHARS]!r}",
                 field=key,
                 fix="write one SELECT without a semicolon; a comment may stand at its end",
             )

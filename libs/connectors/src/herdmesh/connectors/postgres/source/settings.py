@@ -79,8 +79,9 @@ KEYS = ConfigDef(
     *connection_keys(),
     ConfigKey("catalog.pattern", Type.STRING, None, _MEDIUM, "Pattern (SQL's LIKE) of the database's name.", None,
               "Database", 6, "SHORT", "Schema pattern"),
-    ConfigKey("schema.pattern", Type.STRING, None, _HIGH, "Pattern (SQL's LIKE) of the schemas whose tables are read; "
-              "all but the system's without it.", None, "Database", 7, "SHORT", "Schema pattern"),
+    ConfigKey("schema.pattern", Type.STRING, None, _HIGH,
+              "Pattern (SQL's LIKE) of the schemas whose tables are read; if unset, all but the system schemas.",
+              None, "Database", 7, "SHORT", "Schema pattern"),
     replace(SHARED[WHITELIST], doc="Tables to read: table, schema.table or database.schema.table."),
     ConfigKey(BLACKLIST, Type.LIST, [], _MEDIUM, "Tables not to read.", None, "Database", 9, "LONG",
               "Table Blacklist"),
@@ -90,30 +91,34 @@ KEYS = ConfigDef(
               None, "Database", 11, "LONG", "Table Exclude List"),
     ConfigKey("numeric.precision.mapping", Type.BOOLEAN, False, _LOW, "The same as numeric.mapping=precision_only.",
               None, "Database", 12, "SHORT", "Map Numeric Values By Precision (deprecated)"),
-    ConfigKey("numeric.mapping", Type.STRING, None, _LOW, "What numeric columns become: Decimal (none), integers where "
-              "they fit (precision_only), or FLOAT64 too (best_fit, best_fit_eager_double).",
+    ConfigKey("numeric.mapping", Type.STRING, None, _LOW,
+              "Representation of numeric columns: Decimal (none), integers where they fit (precision_only), or FLOAT64 "
+              "too (best_fit, best_fit_eager_double).",
               _OPTIONAL_MAPPING, "Database", 13, "SHORT",
               "Map Numeric Values, Integral or Decimal, By Precision and Scale"),
     ConfigKey("timestamp.granularity", Type.STRING, Granularity.CONNECT_LOGICAL.value, _LOW,
-              "What timestamp columns become.", one_of(*Granularity), "Database", 14, "MEDIUM",
+              "Representation of timestamp columns.", one_of(*Granularity), "Database", 14, "MEDIUM",
               "Timestamp granularity"),
     SHARED[ZONE],
     SHARED[MODE],
     replace(SHARED[INCREMENTING], doc="The column whose number grows with each new row; empty: the table's serial or "
             "identity column."),
     *(SHARED[name] for name in (TIMESTAMP, TIMESTAMP_INITIAL, NON_NULL, QUERY, SUFFIX)),
-    ConfigKey(WAIT_FOR_WRITERS, Type.BOOLEAN, True, _LOW, "incrementing: before a number is passed, wait for those who "
-              "may still commit a lower one.", None, _WHAT, 8, "SHORT", "Wait for writers"),
-    ConfigKey("table.types", Type.LIST, ["TABLE"], _LOW, f"What is read: some of {', '.join(TABLE_TYPES)}.",
+    ConfigKey(WAIT_FOR_WRITERS, Type.BOOLEAN, True, _LOW,
+              "With incrementing: wait for open transactions that may still commit a lower number before reading past "
+              "it.", None, _WHAT, 8, "SHORT", "Wait for writers"),
+    ConfigKey("table.types", Type.LIST, ["TABLE"], _LOW, f"Kinds of tables to read: some of {', '.join(TABLE_TYPES)}.",
               Validator("types of tables", _check_types), _HOW, 1, "MEDIUM", "Table Types"),
     SHARED[POLL_MS],
     SHARED[MAX_ROWS],
-    ConfigKey("table.poll.interval.ms", Type.LONG, 60_000, _LOW, "Milliseconds between two looks for new and removed "
-              "tables.", at_least(1), _HOW, 4, "SHORT", "Metadata Change Monitoring Interval (ms)"),
+    ConfigKey("table.poll.interval.ms", Type.LONG, 60_000, _LOW,
+              "Interval between checks for new and removed tables, in milliseconds.",
+              at_least(1), _HOW, 4, "SHORT", "Metadata Change Monitoring Interval (ms)"),
     SHARED[TOPIC_PREFIX],
     SHARED[DELAY_MS],
-    ConfigKey(KEY_COLUMNS, Type.LIST, [], _MEDIUM, "Columns that make a record's key: one is the key itself, several "
-              "are a struct. Without it records have no key.", None, _HOW, 7, "MEDIUM", "Key columns"),
+    ConfigKey(KEY_COLUMNS, Type.LIST, [], _MEDIUM,
+              "Columns of the record key: one column is the key itself, several are a struct. If unset, records have "
+              "no key.", None, _HOW, 7, "MEDIUM", "Key columns"),
 )  # fmt: skip
 
 _HIDDEN_WRITERS = ("MATERIALIZED VIEW", "FOREIGN TABLE")
@@ -124,7 +129,7 @@ _QUOTED = "names are always quoted; a column is found whatever its case"
 _ONE_STATEMENT = "each read of a table is one statement"
 #: Confluent's keys without effect: the reason, and the values for which no warning is due.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "dialect.name": ("there is only PostgreSQL's", ("", "PostgreSqlDatabaseDialect")),
+    "dialect.name": ("only PostgreSQL's dialect exists", ("", "PostgreSqlDatabaseDialect")),
     "quote.sql.identifiers": (_QUOTED, ("always",)),
     "sql.quote.identifiers": (_QUOTED, ("true",)),
     "table.names.qualify": ("tables are always qualified with their schema", ("true",)),
@@ -231,8 +236,8 @@ def not_built(config: Config) -> list[ConfigError]:
     """Return an error for Confluent's alias of the query key: without it, unwanted tables would be read."""
     if not (config.get("query.masked") or "").strip():
         return []
-    message = "query.masked is not built: texts of a query are shown as they are written"
-    fix = f"write {QUERY}, with references to a config provider for what nobody is to see"
+    message = "query.masked is not supported: texts of a query are shown as they are written"
+    fix = f"write {QUERY}, with references to a config provider for its secrets"
     return [ConfigError(message, field="query.masked", fix=fix)]
 
 

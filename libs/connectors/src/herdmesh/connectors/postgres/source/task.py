@@ -140,7 +140,9 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
             self._open(table, Sweep(connection, plan, table.place, upto))
         except ConfigError as error:
             if table.table is not None and isinstance(error.__cause__, _CHANGED):
-                raise RetriableError(f"{table.relation.label} was changed while it was looked at: {error}") from error
+                raise RetriableError(
+                    f"{table.relation.label} was changed while its definition was read: {error}"
+                ) from error
             raise
         return None
 
@@ -188,13 +190,14 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         if table.is_warned:
             return
         table.is_warned = True
-        with errors_translated("cannot ask what the server is"):
+        with errors_translated("cannot check whether the server is a standby"):
             row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
         standby = ["a standby"] if row is not None and row[0] else []
         if hidden := [*read.hidden, *standby]:
             _log.warning(
-                "%s reads %s: who writes there is not seen, so a row that is committed after one with a higher number "
-                "is not read; read the tables themselves at the primary, have sequences with CACHE 1, or use mode=bulk",
+                "%s reads %s: open transactions there are not visible, so a row that is committed after one with a "
+                "higher number is not read; read the tables themselves at the primary, have sequences with CACHE 1, or "
+                "use mode=bulk",
                 table.relation.label, ", ".join(hidden),
             )  # fmt: skip
 
@@ -205,7 +208,7 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
         else:
             columns = columns_of_table(connection, table.table)
             if not columns:
-                _log.warning("%s is gone; it is looked for again", table.relation.label)
+                _log.warning("%s no longer exists; looking for it again", table.relation.label)
                 self._put_off(table)
                 return None
         if table.plan is None or not table.plan.reads(columns):
@@ -238,12 +241,12 @@ class PostgresSourceTask(TableSourceTask[SourceSettings, _Table]):
 def _reason(table: _Table) -> str:
     assert table.waiting is not None
     processes = sorted({str(process or "a prepared transaction") for process in table.waiting.writers.values()})
-    return f"{table.relation.label} is read when these can commit no lower number any more: {', '.join(processes)}"
+    return f"{table.relation.label} is read once these can no longer commit a lower number: {', '.join(processes)}"
 
 
 def _now_us(connection: Connection) -> int:
     """Return the server's clock, in microseconds since 1970."""
-    with errors_translated("cannot ask for the time"):
+    with errors_translated("cannot read the server's time"):
         row = connection.execute("SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::int8").fetchone()
     assert row is not None
     return row[0]

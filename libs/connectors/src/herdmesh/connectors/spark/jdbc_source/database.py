@@ -119,7 +119,7 @@ class Database:
     def now_us(self) -> int:
         """Return the database's clock in microseconds since 1970, in whole milliseconds."""
         ways = _NOW_SQLITE if self._settings.url.startswith("jdbc:sqlite:") else _NOW
-        with self._errors_translated("cannot ask for the time"):
+        with self._errors_translated("cannot read the database's time"):
             connection = self._connected()
             for number, way in enumerate(ways, 1):
                 try:
@@ -236,7 +236,7 @@ class Database:
         """Return Connect's error. `field`: the key to change when the database refuses the statement."""
         said = self._hidden(f"{doing}: {task_session.cause_of(error)}")
         if isinstance(error, Py4JNetworkError | OSError):
-            return TaskFailed(f"this task's Spark is gone: {said}", ErrorClass.RETRIABLE)
+            return TaskFailed(f"this task's Spark has ended: {said}", ErrorClass.RETRIABLE)
         if any(one in str(error) for one in _NO_DRIVER):
             return ConfigError(
                 f"{URL}: the worker has no driver for {kind_of(self._settings.url)} ({said})", field=URL,
@@ -254,7 +254,9 @@ class Database:
             kind = str(java.getClass().getName())
             state, number = str(java.getSQLState() or ""), int(java.getErrorCode())
         if state.startswith("28") or kind.endswith("AuthorizationSpecException"):
-            return ConfigError(f"{USER}: {said}", field=USER, fix=f"set {USER} and {PASSWORD} to a login it takes")
+            return ConfigError(
+                f"{USER}: {said}", field=USER, fix=f"set {USER} and {PASSWORD} to a login that it accepts"
+            )
         of_sqlite = kind.startswith("org.sqlite.") and number == 1
         if state.startswith(_CONFIG) or kind.endswith(_CONFIG_CLASSES) or of_sqlite or "UNRECOGNIZED_SQL_TYPE" in said:
             return ConfigError(said, field=field)

@@ -59,8 +59,8 @@ class JdbcPlan:
         self._settings = settings
         self._places = {one.name: f"{_ROWS}.{name}" for one, name in zip(columns.columns, quoted, strict=True)}
         if len(self._places) < len(quoted):
-            raise ConfigError(f"{QUERY}: two of its columns have one name: {', '.join(quoted)}", field=QUERY,
-                              fix="name them apart with AS")  # fmt: skip
+            raise ConfigError(f"{QUERY}: two of its columns have the same name: {', '.join(quoted)}", field=QUERY,
+                              fix="give them different names with AS")  # fmt: skip
         mode = settings.mode
         self._number = self._column(settings.incrementing, INCREMENTING) if mode.has_number else None
         self._moments = [self._column(name, TIMESTAMP) for name in settings.timestamps]
@@ -101,7 +101,7 @@ class JdbcPlan:
                 if after.moment_us is None or moment_us > after.moment_us:
                     return at
                 if moment_us < after.moment_us:
-                    fix = f"mend {ZONE}, or the driver's own form of timestamps in {URL}"
+                    fix = f"correct {ZONE}, or the driver's timestamp settings in {URL}"
                     raise self._misread(TIMESTAMP, moment_us, after.moment_us, fix)
                 is_new = after.number is not None and self._number is not None and number > after.number
                 if moment_us == after.moment_us and is_new:
@@ -222,7 +222,7 @@ class JdbcPlan:
 
     def _misread(self, key: str, read: int, after: int, fix: str) -> ConfigError:
         return ConfigError(
-            f"{key}: of {self.relation.label} {read} is read where its database finds what is behind {after}",
+            f"{key}: of {self.relation.label}, the database returns {read} for a row that it finds after {after}",
             field=key, fix=fix,
         )  # fmt: skip
 
@@ -248,6 +248,7 @@ class JdbcPlan:
         else:
             return
         raise ConfigError(
-            f"{key}: {named} of {self.relation.label} may be null, and a row where it is would not be read", field=key,
+            f"{key}: {named} of {self.relation.label} may be null, and rows where it is null would not be read",
+            field=key,
             fix="declare it NOT NULL, or validate.non.null=false",
         )  # fmt: skip

@@ -63,8 +63,8 @@ KEYS = ConfigDef(
         WHITELIST, INCREMENTING, MODE, TIMESTAMP, TIMESTAMP_INITIAL, NON_NULL, QUERY, SUFFIX, ZONE, POLL_MS, MAX_ROWS,
         TOPIC_PREFIX, DELAY_MS,
     )),
-    ConfigKey(DRIVER, Type.STRING, None, Importance.LOW, "The driver's class, where it does not say by itself that it "
-              "is for such URLs."),
+    ConfigKey(DRIVER, Type.STRING, None, Importance.LOW,
+              "Class of the driver, if the driver does not register itself for such URLs."),
     MEMORY_KEY,
 )  # fmt: skip
 
@@ -74,8 +74,8 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "connection.backoff.ms": ("an unreachable database is retried without a limit", ()),
     "query.retry.attempts": ("an unreachable database is retried without a limit", ()),
     "dialect.name": ("Spark knows the dialect by connection.url", ("",)),
-    "quote.sql.identifiers": ("columns are quoted, tables stand as they are written", ()),
-    "sql.quote.identifiers": ("columns are quoted, tables stand as they are written", ()),
+    "quote.sql.identifiers": ("columns are quoted, tables are used as written", ()),
+    "sql.quote.identifiers": ("columns are quoted, tables are used as written", ()),
     "table.names.qualify": ("tables are queried as they are written", ()),
     "transaction.isolation.mode": ("each read of a table is one statement", ("DEFAULT",)),
     "date.calendar.system": ("dates are of the Gregorian calendar", ("PROLEPTIC_GREGORIAN",)),
@@ -150,7 +150,7 @@ def _warnings_of_java(config: Config) -> list[FieldViolation]:
     name = config.get("connector.class")
     if name not in JAVA_CLASSES:
         return []
-    message = f"connector.class: of this {URL} {name} is SparkJdbcSource, with a Spark of each task's own"
+    message = f"connector.class: of this {URL} {name} is SparkJdbcSource, which starts a Spark for each task"
     found = [FieldViolation("connector.class", message, "write connector.class=SparkJdbcSource")]
     names = [one.strip() for one in (config.get(WHITELIST) or "").split(",")]
     if bare := [one for one in names if one and "." not in one]:
@@ -172,8 +172,8 @@ def _warnings_of_late_rows(config: Config) -> list[FieldViolation]:
     if (config.get(MODE) or "").strip() != Mode.INCREMENTING:
         return []
     message = (
-        f"{MODE}: {Mode.INCREMENTING} does not read a row that is committed after one with a higher number: who may "
-        "still commit a lower number is not known of all databases"
+        f"{MODE}: {Mode.INCREMENTING} does not read a row that is committed after one with a higher number: not every "
+        "database lists the transactions that may still commit a lower number"
     )
     fix = "have one writer at a time number rows, or use timestamp+incrementing with timestamp.delay.interval.ms"
     return [FieldViolation(MODE, message, fix)]
@@ -190,8 +190,8 @@ def _options_of(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
         )
     refuse_unknown_dialect(URL, url)
     if _WITH_PASSWORD.search(url):
-        raise ConfigError(f"{URL}: there is a password in it, and everybody who may see the config sees it", field=URL,
-                          fix=f"write it as {PASSWORD}")  # fmt: skip
+        raise ConfigError(f"{URL}: it contains a password, and everybody who may read the config sees it", field=URL,
+                          fix=f"set it in {PASSWORD}")  # fmt: skip
     found = {
         name.removeprefix(OPTION_PREFIX): value
         for name, value in config.items()
@@ -199,8 +199,8 @@ def _options_of(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
     }
     for name in found:
         if name.lower() in _OURS:
-            raise ConfigError(f"{OPTION_PREFIX}{name}: it follows from other keys", field=OPTION_PREFIX + name,
-                              fix=f"leave it out; there are {URL}, {USER}, {PASSWORD} and {QUERY}")  # fmt: skip
+            raise ConfigError(f"{OPTION_PREFIX}{name}: it is derived from other keys", field=OPTION_PREFIX + name,
+                              fix=f"leave it out; use {URL}, {USER}, {PASSWORD} and {QUERY}")  # fmt: skip
     logins = {"user": (config.get(USER) or "").strip(), "password": config.get(PASSWORD) or ""}
     return {**found, "url": url, **{name: value for name, value in logins.items() if value}}
 
@@ -208,7 +208,7 @@ def _options_of(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
 def not_built(config: Config) -> list[ConfigError]:
     """Return an error for every key that needs a search for tables."""
     return [
-        ConfigError(f"{name} is not built: this connector does not look for tables", field=name,
+        ConfigError(f"{name} is not supported: this connector does not discover tables", field=name,
                     fix=f"name all of them in {WHITELIST}")
         for name in _REFUSED if (config.get(name) or "").strip()
     ]  # fmt: skip
@@ -225,8 +225,8 @@ def _what_of(config: Config, values: Mapping[str, Any]) -> tuple[str, tuple[str,
                           fix=f"leave out {QUERY}, or {WHITELIST}")  # fmt: skip
     if not query and not tables:
         raise ConfigError(f"{WHITELIST}: there is nothing to read", field=WHITELIST,
-                          fix=f"name tables, or write {QUERY}: this connector does not look for tables")  # fmt: skip
+                          fix=f"name tables, or write {QUERY}: this connector does not discover tables")  # fmt: skip
     for table in tables:
         if not _TABLE.fullmatch(table):
-            raise ConfigError.for_value(WHITELIST, table, "is no name of a table", fix='orders, or shop."Order lines"')
+            raise ConfigError.for_value(WHITELIST, table, "is not a table name", fix='orders, or shop."Order lines"')
     return query, tables

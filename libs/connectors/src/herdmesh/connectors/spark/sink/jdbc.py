@@ -108,7 +108,7 @@ class JdbcTarget:
             database.drop(scratch)
         if moved != 1 and self.last_number(writer) < number:
             raise TaskFailed(
-                f"another owner writes to {self._table} for {writer}: this run moved nothing", ErrorClass.RETRIABLE
+                f"another owner writes to {self._table} for {writer}: this run wrote nothing", ErrorClass.RETRIABLE
             )
 
     def _names_in_target(self, rows: Any) -> tuple[str, Mapping[str, str]]:

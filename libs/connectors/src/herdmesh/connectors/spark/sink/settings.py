@@ -43,33 +43,33 @@ _GLOB = re.compile(r"[*?\[\]{}\\]")
 KEYS = ConfigDef(
     ConfigKey(
         FORMAT, Type.STRING, REQUIRED, _HIGH,
-        "Name of the format as Spark knows it: parquet, json, csv, orc, jdbc, or one of a jar of the worker's.",
+        "Name of the format in Spark: parquet, json, csv, orc, jdbc, or one that a jar of the worker provides.",
         non_empty_string(),
     ),
     ConfigKey(
         STAGING, Type.STRING, REQUIRED, _HIGH,
-        "A folder on a disk all workers see (made when absent): what is committed waits there until Spark has written "
-        "it.", non_empty_string(),
+        "Folder on a disk that all workers share (created if missing), for committed records until Spark has written "
+        "them.", non_empty_string(),
     ),
     ConfigKey(
         MODE, Type.STRING, "append", _LOW, "Always append: each commit adds to what the target has.", one_of("append"),
     ),
-    ConfigKey(PARTITION_BY, Type.LIST, [], _MEDIUM, "Fields by whose values Spark partitions the target, in order."),
+    ConfigKey(PARTITION_BY, Type.LIST, [], _MEDIUM, "Fields that Spark partitions the target by, in order."),
     MEMORY_KEY,
-    ConfigKey(FLUSH_RECORDS, Type.INT, 100_000, _MEDIUM, "Write when a task holds so many records.", at_least(1)),
+    ConfigKey(FLUSH_RECORDS, Type.INT, 100_000, _MEDIUM, "Write when a task holds this many records.", at_least(1)),
     ConfigKey(
         ROTATE_INTERVAL_MS, Type.LONG, 10_000, _MEDIUM,
-        "Write when the oldest record a task holds has waited so long, in milliseconds.", at_least(1),
+        "Write when the oldest record that a task holds has waited this long, in milliseconds.", at_least(1),
     ),
     ConfigKey(
         ROTATE_BYTES, Type.LONG, 256 * 1024 * 1024, _MEDIUM,
-        "Write when what a task holds takes so many bytes of memory.", at_least(1),
+        "Write when the records that a task holds take this many bytes of memory.", at_least(1),
     ),
     ConfigKey(
-        PATH, Type.STRING, None, _HIGH, "Where a format of files, or delta, writes; with iceberg the table's name.",
+        PATH, Type.STRING, None, _HIGH, "Target folder of file formats and delta; with iceberg the table name.",
     ),
-    ConfigKey(URL, Type.STRING, None, _HIGH, "With jdbc: the database, as its driver names it."),
-    ConfigKey(TABLE, Type.STRING, None, _HIGH, "With jdbc: the table; Spark makes it when it is absent."),
+    ConfigKey(URL, Type.STRING, None, _HIGH, "With jdbc: JDBC URL of the database."),
+    ConfigKey(TABLE, Type.STRING, None, _HIGH, "With jdbc: target table; Spark creates it if missing."),
     ConfigKey(PASSWORD, Type.PASSWORD, None, _MEDIUM, "The option password of Spark's writer."),
 )  # fmt: skip
 
@@ -116,10 +116,10 @@ def settings_of(config: Config) -> SparkSettings:
     )
     if pattern := _GLOB.search(str(found.staging)):
         raise ConfigError.for_value(
-            STAGING, values[STAGING], f"Spark takes {pattern[0]} for a pattern", fix="name another folder"
+            STAGING, values[STAGING], f"Spark reads {pattern[0]} as a pattern", fix="name another folder"
         )
     if found.partition_by and found.format == "jdbc":
-        raise ConfigError(f"{PARTITION_BY} is not for {FORMAT}=jdbc", field=PARTITION_BY, fix="leave it out")
+        raise ConfigError(f"{PARTITION_BY} cannot be used with {FORMAT}=jdbc", field=PARTITION_BY, fix="leave it out")
     for key in _needed(found.format):
         if not (config.get(key) or "").strip():
             raise ConfigError(f"{key} is missing: {FORMAT}={found.format} needs it", field=key, fix=f"set {key}")

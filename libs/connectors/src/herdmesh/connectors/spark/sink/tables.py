@@ -57,7 +57,7 @@ def refuse_far_years(piece: Any) -> None:
         if found["min"] is not None and not (first <= found["min"] and found["max"] < end):
             raise DataError(
                 f"field {name} has a day outside of the years 1 to 9999, which this database's driver would write as "
-                "another year: leave the field out, or make it a text"
+                "another year: leave the field out, or convert it to a string"
             )
 
 

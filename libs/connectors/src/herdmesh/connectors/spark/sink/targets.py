@@ -101,7 +101,7 @@ class FormatTarget:
         self._spark.begin()
 
     def last_number(self, writer: str) -> int:
-        raise ConfigError(f"{self._what} keeps no numbers of {writer}", field=FORMAT)
+        raise ConfigError(f"{self._what} stores no commit numbers of {writer}", field=FORMAT)
 
     def write(self, path: Path, writer: str, number: int | None) -> None:
         with task_session.errors_translated(f"{self._what}, writing {path.name}", FORMAT, self._place):

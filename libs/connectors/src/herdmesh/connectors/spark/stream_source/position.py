@@ -64,7 +64,7 @@ def check_offset(own: Mapping[str, Any], partition: Mapping[str, Any] | None, of
         raise ConfigError("Source partition may not be null")
     if dict(partition) != dict(own):
         shown = msgspec.json.encode(own).decode()
-        raise ConfigError(f"The source partition {dict(partition)} is none of this connector's: write {shown}")
+        raise ConfigError(f"The source partition {dict(partition)} does not belong to this connector: write {shown}")
     Position.of(offset)
 
 
@@ -76,5 +76,6 @@ def _json_of(offset: Mapping[str, Any], key: str) -> str:
             return text
     except msgspec.DecodeError:
         pass
-    raise ConfigError(f"The source offset {dict(offset)} needs a text under the key '{key}': the source's own offset, "
+    raise ConfigError(f"The source offset {dict(offset)} needs a string under the key '{key}': the source's own "
+                      "offset, "
                       "a JSON object")  # fmt: skip

@@ -51,12 +51,12 @@ class Stream:
 
     def initial(self) -> str:
         """Return the position that the options select for a stream without an offset."""
-        with self._errors_translated("cannot find where to begin"):
+        with self._errors_translated("cannot find the start position"):
             return str(self._opened().initialOffset().json())
 
     def end_after(self, start: str) -> str | None:
         """Return the end of the slice after a position; None = there is no new data."""
-        with self._errors_translated(f"cannot look for what is behind {start}"):
+        with self._errors_translated(f"cannot check for data after {start}"):
             stream = self._opened()
             begin = stream.deserializeOffset(start)
             end = stream.latestOffset(begin, stream.getDefaultReadLimit())
@@ -135,10 +135,10 @@ class Stream:
             try:
                 yield
             except (Py4JNetworkError, OSError) as error:
-                raise TaskFailed(f"this task's Spark is gone: {what}: {error}", ErrorClass.RETRIABLE) from error
+                raise TaskFailed(f"this task's Spark has ended: {what}: {error}", ErrorClass.RETRIABLE) from error
             except task_session.ERRORS as error:
                 if not _GONE.search(str(error)):
                     raise
                 raise ConfigError(f"{what}: {task_session.cause_of(error)}", field=FORMAT,
-                                  fix="set the source offset to a position that is there (herd offsets set)",
+                                  fix="set the source offset to a position that exists (herd offsets set)",
                                   ) from error  # fmt: skip

@@ -66,13 +66,13 @@ FORMATS: Final[Mapping[str, Format]] = {
     ),
     RATE: Format(("rowsPerBatch",), fixed={"numPartitions": "1"}, is_endless=True),
 }  # fmt: skip
-_CHECKPOINT: Final = "which files it has read is known to its checkpoint alone"
+_CHECKPOINT: Final = "only its checkpoint knows which files it has read"
 _WHY_NOT: Final[Mapping[str, str]] = {
     **dict.fromkeys((*FILE_FORMATS, "text", "avro", "xml", "binaryFile"), _CHECKPOINT),
-    "delta": "Spark tells no position of it but to a query with a checkpoint",
+    "delta": "Spark reports its position only to a query with a checkpoint",
     "jdbc": "Spark does not stream it",
-    "rate": "it counts from when its checkpoint was made",
-    "socket": "what it has sent it does not send again",
+    "rate": "it counts from the creation of its checkpoint",
+    "socket": "it does not send the same data twice",
 }
 _INSTEAD: Final[Mapping[str, str]] = {
     "jdbc": "connector.class=SparkJdbcSource", "rate": f"{FORMAT}={RATE}", "text": "connector.class=FileStreamSource",
@@ -82,11 +82,12 @@ KEYS = ConfigDef(
     ConfigKey(FORMAT, Type.STRING, REQUIRED, _HIGH, f"Name of the format: {', '.join(FORMATS)}.", non_empty_string()),
     ConfigKey(TOPIC, Type.STRING, REQUIRED, _HIGH, "Topic to write to.", non_empty_string()),
     ConfigKey(KEY_COLUMN, Type.STRING, "", _MEDIUM, "Column whose value is the record's key as well; empty = no keys."),
-    ConfigKey(POLL_MS, Type.INT, 5_000, _MEDIUM, "Milliseconds between two looks for more.", at_least(1)),
-    ConfigKey(BATCH_ROWS, Type.INT, 5_000, _LOW, "Rows handed on at once, at most.", at_least(1)),
+    ConfigKey(POLL_MS, Type.INT, 5_000, _MEDIUM, "Interval between checks for new data, in milliseconds.", at_least(1)),
+    ConfigKey(BATCH_ROWS, Type.INT, 5_000, _LOW, "Maximum number of rows in a batch.", at_least(1)),
     MEMORY_KEY,
     *(
-        ConfigKey(f"{OPTION_PREFIX}kafka.{name}", Type.PASSWORD, None, _LOW, f"With kafka: its client's {name}.")
+        ConfigKey(f"{OPTION_PREFIX}kafka.{name}", Type.PASSWORD, None, _LOW,
+                  f"With kafka: setting of its client, {name}.")
         for name in _SECRET_OPTIONS
     ),
 )  # fmt: skip
@@ -127,7 +128,7 @@ def settings_of(config: Config) -> StreamSettings:
     for option in given:
         if option.lower() in map(str.lower, found.fixed):
             key = OPTION_PREFIX + option
-            raise ConfigError(f"{key}: the order of rows depends on it, and the position on that order", field=key,
+            raise ConfigError(f"{key}: it decides the order of rows, which positions depend on", field=key,
                               fix="leave it out")  # fmt: skip
     unless = {option: value for option, value in found.unless_given.items() if option.lower() not in lower}
     fixed = {option: value for option, value in found.fixed.items() if value}
@@ -154,7 +155,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
 def _format_of(name: str) -> Format:
     found = FORMATS.get(name)
     if found is None:
-        why = _WHY_NOT.get(name, "whether its stream goes on from a position that it is given is not known")
+        why = _WHY_NOT.get(name, "it is not known whether its stream can continue from a given position")
         fix = _INSTEAD.get(name, f"write one of {', '.join(FORMATS)}")
-        raise ConfigError(f"{FORMAT}={name} cannot be read from a position of ours: {why}", field=FORMAT, fix=fix)
+        raise ConfigError(f"{FORMAT}={name} cannot be read from a stored position: {why}", field=FORMAT, fix=fix)
     return found

@@ -62,7 +62,7 @@ class SparkStreamTask(SourceTask):
         try:
             if self._slice is None and (now_s < self._due_s or not self._is_more()):
                 return None
-            with waits.on(place, "the next slice"):
+            with waits.on(place, "reading the next slice"):
                 return self._next()
         except (ConnectError, TaskFailed) as error:
             self._disconnect()
@@ -96,7 +96,7 @@ class SparkStreamTask(SourceTask):
             opened.close()
             raise ConfigError(
                 f"{FORMAT}={self._settings.name}: {position.rows} rows were read between {position.start} and {end}, "
-                f"and now there are {there}", field=FORMAT,
+                f"and now it has {there} there", field=FORMAT,
                 fix="set the source offset to another position (herd offsets set)",
             )  # fmt: skip
         self._slice, self._end = opened, end
@@ -134,7 +134,7 @@ class SparkStreamTask(SourceTask):
         settings = self._settings
         if settings.key_column and settings.key_column not in rows.schema.names:
             known = ", ".join(rows.schema.names)
-            raise ConfigError(f"{KEY_COLUMN}: there is no column {settings.key_column}; there are {known}",
+            raise ConfigError(f"{KEY_COLUMN}: there is no column {settings.key_column}; its columns: {known}",
                               field=KEY_COLUMN, fix="name one of them")  # fmt: skip
         return arrow_source_batch(
             settings.topic, readable(rows), settings.partition, position.offset(), key=settings.key_column

@@ -51,7 +51,7 @@ class SecretsManagerConfigProvider(SecretStore):
         self._key, self._secret = params.text("aws.access.key"), params.text("aws.secret.key")
         if bool(self._key) is not bool(self._secret):
             missing = "aws.secret.key" if self._key else "aws.access.key"
-            raise ConfigError("is missing: the two are one login", field=missing, fix="set both, or neither")
+            raise ConfigError("is missing: both are needed for a login", field=missing, fix="set both, or neither")
         default = {"default": "default", "credentials": "credentials"}
         if params.one_of(default, "aws.auth.method", default="default") == "default" and "aws.auth.method" in params:
             self._key = self._secret = ""
@@ -104,21 +104,23 @@ class SecretsManagerConfigProvider(SecretStore):
                 fix = "set aws.access.key and aws.secret.key, or give the worker a role, profile or environment"
                 return Trouble("no credentials were found", fix)
             case errors.EndpointConnectionError() | errors.HTTPClientError() | errors.ConnectionError():
-                return Trouble(one_line(error), "see whether the worker's machine reaches AWS there", passes=True)
+                return Trouble(one_line(error), "check that the worker's host can reach AWS there", passes=True)
             case _:
-                return Trouble(f"{type(error).__name__}: {one_line(error)}", "see what the params need")
+                return Trouble(f"{type(error).__name__}: {one_line(error)}", "check the params")
 
     def _answer(self, code: str, error: Exception, name: str) -> Trouble:
         if code == "ResourceNotFoundException":
             hint = " (an ARN is written with %3A for its colons)" if name == "arn" else ""
-            return Trouble(f"there is none of that name{hint}", f"make {name} in the region, or correct the reference")
+            return Trouble(f"no secret has that name{hint}", f"create {name} in the region, or correct the reference")
         if code in _DENIED:
             return Trouble(f"access denied ({code})", f"allow secretsmanager:GetSecretValue on {name} to its login")
         if code == "DecryptionFailure":
             return Trouble("its key cannot decrypt it", "allow kms:Decrypt on the secret's key to its login")
         again = code in _AGAIN
         return Trouble(
-            f"it answered {one_line(error)}", "see AWS's text; the request was retried" if again else _SEE, again
+            f"it answered {one_line(error)}",
+            "see the message of AWS; the request was retried" if again else _SEE,
+            again,
         )
 
 

@@ -26,7 +26,7 @@ _TYPES = {
 }
 _CERTIFICATE = "client.certificate."
 _ENCODING = "file-encoding"
-_REACHES = "see whether the worker's machine reaches it"
+_REACHES = "check that the worker's host can reach it"
 
 
 class _KeyVault(SecretStore):
@@ -54,21 +54,21 @@ class _KeyVault(SecretStore):
         match error:
             case errors.ResourceNotFoundError():
                 where = f", version {at.version}" if at.version else ""
-                return Trouble(f"the vault has no such secret{where}", "make it, or correct the reference")
+                return Trouble(f"the vault has no such secret{where}", "create it, or correct the reference")
             case errors.ClientAuthenticationError():
                 why = one_line(error).partition(" Trace ID")[0][:300]
                 if "AADSTS" in why:
                     return Trouble(f"the login was refused: {why}", "correct tenant, client and secret of its params")
-                return Trouble(f"the login failed: {why}", f"{_REACHES}, and whether its params are right")
+                return Trouble(f"the login failed: {why}", f"{_REACHES}, and that its params are correct")
             case errors.HttpResponseError() if error.status_code == 403:
-                fix = "give its login the role Key Vault Secrets User, and let the vault's firewall in"
+                fix = "give its login the role Key Vault Secrets User, and allow the worker in the vault's firewall"
                 return Trouble("access denied (403)", fix)
             case errors.HttpResponseError() if error.status_code in (408, 429) or (error.status_code or 0) >= 500:
                 return Trouble(f"it answered {error.status_code}", _REACHES, passes=True)
             case errors.ServiceRequestError() | errors.ServiceResponseError():
                 return Trouble(f"it could not be reached ({one_line(error)[:200]})", _REACHES, passes=True)
             case _:
-                return Trouble(f"{type(error).__name__}: {one_line(error)[:300]}", "see what the params need")
+                return Trouble(f"{type(error).__name__}: {one_line(error)[:300]}", "check the params")
 
 
 class KeyVaultConfigProvider(_KeyVault):
@@ -189,7 +189,7 @@ def _decoded(key: str, text: str, encoding: str) -> str:
                 return base64.b64decode(text, validate=True).decode("utf-8")
             except (binascii.Error, UnicodeDecodeError):
                 raise ConfigError(
-                    f"secret {key}: its tag {_ENCODING} is base64, and its value is not the base64 form of a text",
+                    f"secret {key}: its tag {_ENCODING} is base64, and its value is not base64 of a string",
                     fix="encode it again, or remove the tag",
                 ) from None
         case "base64file" | "utf8file":

@@ -88,7 +88,7 @@ class SecretManagerConfigProvider(SecretStore):
         name = self._name(at)
         match error:
             case errors.NotFound():
-                return Trouble(f"{name} is not there", "make it, add a version, or correct the reference")
+                return Trouble(f"{name} does not exist", "create it, add a version, or correct the reference")
             case errors.Forbidden() | errors.Unauthorized():
                 fix = f"give its login roles/secretmanager.secretAccessor on {name}"
                 return Trouble(f"access to {name} is denied ({_said(error)})", fix)
@@ -102,11 +102,13 @@ class SecretManagerConfigProvider(SecretStore):
             case login.TransportError() | requests.ConnectionError() | requests.Timeout():
                 return Trouble(f"it could not be reached ({type(error).__name__})", _REACHES, passes=True)
             case login.GoogleAuthError():
-                return Trouble(f"the login was refused ({type(error).__name__})", "make a new key for the account")
+                return Trouble(f"the login was refused ({type(error).__name__})", "create a new key for the account")
             case OSError():
-                return Trouble(f"credential.file cannot be read: {error.strerror}", "put it where the workers are")
+                return Trouble(f"credential.file cannot be read: {error.strerror}", "put it on every worker's host")
             case ValueError():
-                return Trouble("the credentials are no service account's key", "download the account's key as JSON")
+                return Trouble(
+                    "the credentials are not the key of a service account", "download the account's key as JSON"
+                )
             case _:
                 return Trouble(f"{type(error).__name__}: {one_line(error)}", _REACHES)
 
@@ -115,4 +117,4 @@ def _said(error: Exception) -> str:
     return one_line(error)[:300]
 
 
-_REACHES = "see whether the worker's machine reaches Google there"
+_REACHES = "check that the worker's host can reach Google there"

@@ -126,7 +126,7 @@ class SecretStore(ConfigProvider):
             return import_module(name)
         except ImportError as error:
             message = f"{self.title} needs the package {name}, which cannot be imported ({error})"
-            fix = f'pip install "herdmesh-core[{self.extra}]" where the workers are, and start them again'
+            fix = f'pip install "herdmesh-core[{self.extra}]" on all worker hosts, and restart the workers'
             raise ConfigError(message, fix=fix) from None
 
     def _opened(self) -> Any:
@@ -146,7 +146,7 @@ class SecretStore(ConfigProvider):
         wrong = next((key for key in keys if "?" in key and "=" in key), "")
         if wrong:
             fixed = f"{path}?{wrong.partition('?')[2]}:{wrong.partition('?')[0]}"
-            raise ConfigError("options stand behind the secret, not behind the key", fix=f"write ${{...:{fixed}}}")
+            raise ConfigError("options belong after the secret, not after the key", fix=f"write ${{...:{fixed}}}")
         found = SecretPath(unquote(name))
         for option, value in parse_qsl(options, keep_blank_values=True):
             match option.lower():
@@ -160,7 +160,7 @@ class SecretStore(ConfigProvider):
                     raise ConfigError(f"ttl={value} is not a number of milliseconds", fix="write ttl=60000")
                 case _:
                     fix = f"write {', '.join(_OPTIONS)}, or leave it out"
-                    raise ConfigError(f"no option {option} is known", fix=fix)
+                    raise ConfigError(f"unknown option {option}", fix=fix)
         return found
 
     def _tried(self, at: SecretPath, call: Callable[[], _T]) -> _T:

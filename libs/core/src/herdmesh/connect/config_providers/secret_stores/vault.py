@@ -185,17 +185,17 @@ class VaultConfigProvider(SecretStore):
 
     def _version(self, at: SecretPath) -> int | None:
         if at.version and not at.version.isdecimal():
-            raise ConfigError(f"version={at.version} is no version of KV", fix="write a number, such as version=3")
+            raise ConfigError(f"version={at.version} is not a KV version", fix="write a number, such as version=3")
         return int(at.version) if at.version else None
 
     def _trouble(self, error: Exception, at: SecretPath) -> Trouble:
         errors = self._library("hvac").exceptions
         requests = self._library("requests").exceptions
-        away = f"see whether {self._address} answers from the worker's machine"
+        away = f"check that {self._address} can be reached from the worker's host"
         match error:
             case errors.InvalidPath():
                 where = f"{at.name} version {at.version}" if at.version else at.name
-                found = f"nothing is there ({where}, KV version {self._engine})"
+                found = f"no secret exists there ({where}, KV version {self._engine})"
                 other = 3 - self._engine
                 return Trouble(
                     found, f"put it there, write <engine>/<secret> without data/, or set {_VERSION[0]}={other}"
@@ -204,7 +204,7 @@ class VaultConfigProvider(SecretStore):
                 self._forget_client()
                 return Trouble(
                     f"permission denied to login {self._method}",
-                    "give its policy read on the path; a token may also be over: make a new one",
+                    "grant its policy read on the path; if the token has expired, create a new one",
                     passes=self._login is not None,
                 )
             case errors.InvalidRequest():

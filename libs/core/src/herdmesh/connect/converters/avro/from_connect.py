@@ -103,7 +103,8 @@ class _Writing:
         if before is not None:
             if _comparable(before) is not _comparable(schema):
                 raise DataError(
-                    f"Two schemas are called {name}: Avro wants a name for each. Rename one (SetSchemaMetadata)."
+                    f"Two schemas are called {name}: Avro needs a distinct name for each. Rename one "
+                    "(SetSchemaMetadata)."
                 )
             return name
         self._defined[name] = schema

@@ -31,7 +31,7 @@ KEY, VALUE = "key", "value"
 
 def _only_false(field: str, value: Any) -> None:
     if value:
-        raise ConfigError.for_value(field, "true", "this is not done here", fix="leave it out or write false")
+        raise ConfigError.for_value(field, "true", "this is not supported", fix="leave it out or write false")
 
 
 _NOT_DONE = Validator("must be false", _only_false)
@@ -39,11 +39,11 @@ _NOT_DONE = Validator("must be false", _only_false)
 JSON_SCHEMA_KEYS: tuple[ConfigKey, ...] = (
     *COMMON_KEYS,
     ConfigKey("object.additional.properties", Type.BOOLEAN, True, Importance.MEDIUM,
-              "Whether the objects of schemas that are made may have properties of other names."),
+              "Whether objects of generated schemas may have additional properties."),
     ConfigKey("use.optional.for.nonrequired", Type.BOOLEAN, False, Importance.MEDIUM,
               "Whether a property that is not required is an optional field."),
     ConfigKey("decimal.format", Type.STRING, "BASE64", Importance.LOW,
-              "How decimals are written: BASE64 or NUMERIC, in any case of letters.",
+              "How decimals are written: BASE64 or NUMERIC, case-insensitive.",
               one_of_ignoring_case("NUMERIC", "BASE64")),
     FLATTEN_SINGLETONS,
     ConfigKey("json.fail.invalid.schema", Type.BOOLEAN, False, Importance.MEDIUM,

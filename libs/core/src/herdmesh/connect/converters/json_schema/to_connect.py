@@ -136,7 +136,7 @@ class _Reading:
     def _properties(self, place: SchemaPlace) -> dict[str, SchemaPlace]:
         properties: Any = place.members.get("properties", {})
         if not isinstance(properties, dict):
-            raise DataError(f"Not a JSON Schema: properties are no object but {properties!r}")
+            raise DataError(f"Not a JSON Schema: properties must be an object, not {properties!r}")
         return {name: place.at(one) for name, one in cast("dict[str, Any]", properties).items()}
 
     def _required(self, place: SchemaPlace) -> frozenset[str]:

@@ -171,7 +171,7 @@ class _Writing:
             parameters[names.CONNECT_TYPE] = _CONNECT_TYPES[schema.type]
         scalar = (schema.parameters or {}).get(names.TYPE, _SCALARS[schema.type])
         if scalar not in _WRAPPERS:
-            raise DataError(f"The parameter {names.TYPE} of the field {field} is no type of Protobuf: {scalar}")
+            raise DataError(f"The parameter {names.TYPE} of the field {field} is not a Protobuf type: {scalar}")
         marked = (schema.parameters or {}).get(names.WRAPPER, "").lower() == "true"
         if self._options.wrappers and schema.optional and (marked or not member):
             return self._imported(f"google.protobuf.{_WRAPPERS[scalar]}Value")
@@ -186,7 +186,8 @@ class _Writing:
         if before is not None:
             if before is not schema.replace(optional=False, default=None):
                 raise DataError(
-                    f"Two schemas are called {name}: Protobuf wants a name for each. Rename one (SetSchemaMetadata)."
+                    f"Two schemas are called {name}: Protobuf needs a distinct name for each. Rename one "
+                    "(SetSchemaMetadata)."
                 )
             return f".{within}"
         self._message(made.nested_type.add(name=name), schema, within)

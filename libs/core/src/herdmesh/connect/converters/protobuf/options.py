@@ -45,7 +45,7 @@ PROTOBUF_KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("generate.struct.for.nulls", Type.BOOLEAN, False, Importance.MEDIUM,
               "Whether messages that are not set are read as ones of defaults."),
     ConfigKey("generate.index.for.unions", Type.BOOLEAN, True, Importance.LOW,
-              "Whether the field of a oneof has the oneof's index behind its name."),
+              "Whether the field of a oneof has the oneof's index after its name."),
     ConfigKey("flatten.unions", Type.BOOLEAN, False, Importance.LOW,
               "Whether the fields of a oneof are fields of the struct itself."),
 )  # fmt: skip

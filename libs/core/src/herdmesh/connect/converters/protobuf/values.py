@@ -325,7 +325,7 @@ class _Writing:
 
         def write(symbol: str) -> int:
             if symbol not in numbers:
-                raise DataError(f"{symbol!r} is no symbol of the enum {cast(Any, field.enum_type).full_name}")
+                raise DataError(f"{symbol!r} is not a symbol of the enum {cast(Any, field.enum_type).full_name}")
             return numbers[symbol]
 
         return write

@@ -19,7 +19,7 @@ from herdmesh.connect.config import (
 DROP = ConfigDef(
     ConfigKey(
         "schema.behavior", Type.STRING, "nullify", Importance.MEDIUM,
-        "What becomes of a schema: nullify sets it to null, retain keeps it, validate refuses one that is not optional "
+        "Handling of a schema: nullify sets it to null, retain keeps it, validate refuses one that is not optional "
         "and force_optional makes it optional.",
         one_of("nullify", "retain", "validate", "force_optional"),
     ),
@@ -37,11 +37,11 @@ TOMBSTONE_HANDLER = ConfigDef(
 FILTER = ConfigDef(
     ConfigKey(
         "filter.condition", Type.STRING, REQUIRED, Importance.HIGH,
-        "The records meant, as a JSONPath: $[?(@.price > 10)].",
+        "Condition on records, as a JSONPath: $[?(@.price > 10)].",
     ),
     ConfigKey(
         "filter.type", Type.STRING, REQUIRED, Importance.HIGH,
-        "What to do with them: include keeps them and leaves all others out, exclude leaves them out.",
+        "What to do with matching records: include keeps them and leaves all others out, exclude leaves them out.",
         one_of("include", "exclude"),
     ),
     ConfigKey(
@@ -60,7 +60,7 @@ _SKIP = ConfigKey(
 EXTRACT_TOPIC = ConfigDef(
     ConfigKey(
         "field", Type.STRING, "", Importance.MEDIUM,
-        "The field that is the topic's name. Empty: the whole key or value, a text, is.",
+        "Field with the topic's name. Empty: the whole key or value, a string, is the name.",
     ),
     ConfigKey(
         "field.format", Type.STRING, "PLAIN", Importance.MEDIUM,
@@ -71,7 +71,7 @@ EXTRACT_TOPIC = ConfigDef(
 )  # fmt: skip
 
 EXTRACT_TOPIC_HEADER = ConfigDef(
-    ConfigKey("field", Type.STRING, REQUIRED, Importance.MEDIUM, "The header that is the topic's name."),
+    ConfigKey("field", Type.STRING, REQUIRED, Importance.MEDIUM, "Header with the topic's name."),
     _SKIP,
 )
 

@@ -86,8 +86,11 @@ def _emit(code: Code, found: str, of: str, steps: Sequence[str], *, skip: bool) 
 
     def refuse(value: Any) -> None:
         if value is None:
-            raise DataError(f"{what} is missing or null, and it is to name the topic; skip.missing.or.null keeps it")
-        raise DataError(f"{what} is to name the topic and has to be a text that is not empty: {java_class(value)}")
+            raise DataError(
+                f"{what} is missing or null, but must name the topic; skip.missing.or.null=true keeps the record's "
+                "topic"
+            )
+        raise DataError(f"{what} must be a non-empty string, because it names the topic: {java_class(value)}")
 
     code.line(f"to = {found}")
     unfit = "type(to) is not str or not to"

@@ -54,7 +54,7 @@ class ConditionalFilter(PartTransformation):
         except Lacking as error:
             if self._missing == "fail":
                 raise DataError(
-                    f"The {self.part} has no field that {self._text} looks at, or it is null: {error}; "
+                    f"The {self.part} has no field that {self._text} reads, or it is null: {error}; "
                     "missing.or.null.behavior=include keeps such records, exclude leaves them out"
                 ) from None
             return self._missing == "include"

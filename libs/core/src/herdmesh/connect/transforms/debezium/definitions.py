@@ -178,7 +178,7 @@ ROUTER_KEYS = (
     ),
     ConfigKey(
         "schema.name.adjustment.mode", Type.STRING, "none", Importance.LOW,
-        "avro replaces what a name of Avro cannot have in the names of schemas with underscores, none leaves them.",
+        "avro replaces characters that Avro names cannot have with underscores in schema names, none leaves them.",
         one_of("none", "avro"),
     ),
 )  # fmt: skip

@@ -189,7 +189,7 @@ class EventRouter(Transformation, Alone):
         if self._invalid == "fatal":
             raise IllegalStateError(f"Unexpected update message received {java_text(key)}, fail.")
         tell = _log.warning if self._invalid == "warn" else _log.error
-        tell("a row of the outbox table was updated, which no event stands for; the update is left out")
+        tell("a row of the outbox table was updated, which is not an event; the update is left out")
 
     # The per-record path.
 

@@ -172,8 +172,8 @@ _EVENT_ROUTER = ConfigDef(
 ROUTER_KEYS = (
     ConfigKey(
         "field.name.adjustment.mode", Type.STRING, "none", Importance.LOW,
-        "What the fields of an expanded payload are called: none leaves the names as they are, avro replaces what a "
-        "name of Avro cannot have with underscores, avro_unicode with its number.",
+        "Names of the fields of an expanded payload: none leaves them unchanged, avro replaces characters that Avro "
+        "names cannot have with underscores, avro_unicode with their code.",
         validator=_one_of(*NAME_ADJUSTMENTS),
     ),
 )  # fmt: skip

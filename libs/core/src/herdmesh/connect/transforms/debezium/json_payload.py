@@ -127,7 +127,7 @@ class JsonPayload:
             return _merged(list(found))
         schema = self._schema(None, first)
         if schema is None:
-            raise DataError(f"array {key} has no element that tells its type")
+            raise DataError(f"array {key} has no element that determines its type")
         return schema
 
     def _value(self, node: Any, schema: Schema) -> Any:

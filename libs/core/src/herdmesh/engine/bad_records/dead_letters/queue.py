@@ -71,7 +71,7 @@ def size_max(admin: AdminClient, topic: str) -> int:
         return int(retried(asked))
     except KafkaException as error:
         _log.info(
-            "%s of dead letter queue %s is taken to be %d, as the broker does not tell: %s",
+            "cannot read %s of dead letter queue %s, assuming %d: %s",
             SIZE_KEY, topic, DEFAULT_SIZE_MAX, error,
         )  # fmt: skip
         return DEFAULT_SIZE_MAX
@@ -99,8 +99,13 @@ def queued(
                 if len(producer) == 0:  # it is larger than the whole buffer
                     return KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "it is larger than producer.buffer.memory")
                 if time.monotonic() >= deadline_s:
-                    raise TaskFailed(f"dead letters wait in vain for {topic}", ErrorClass.RETRIABLE) from None
-                no_room.goes_on(f"dead letter queue {topic}", "Kafka takes no letters, and there is no room for more")
+                    raise TaskFailed(
+                        f"dead letters cannot be sent to {topic}: the producer's buffer stays full",
+                        ErrorClass.RETRIABLE,
+                    ) from None
+                no_room.goes_on(
+                    f"dead letter queue {topic}", "Kafka accepts no dead letters, and the producer's buffer is full"
+                )
                 producer.poll(_QUEUE_PAUSE_S)
                 progress_ticks.moved()
                 between()
@@ -118,7 +123,7 @@ def flush(producer: Producer, topic: str, between: Callable[[], None]) -> None:
         TaskFailed: RETRIABLE, after a minute without reports.
     """
     deadline_s = time.monotonic() + RETRY_TIMEOUT_S
-    with waits.on(f"dead letter queue {topic}", "Kafka has not acknowledged the letters"):
+    with waits.on(f"dead letter queue {topic}", "Kafka has not acknowledged the dead letters"):
         while len(producer) and producer.flush(1.0):
             between()
             progress_ticks.moved()
@@ -131,8 +136,8 @@ def flush(producer: Producer, topic: str, between: Callable[[], None]) -> None:
 def log_cut(topic: str, letter: DeadLetter) -> None:
     """Log that a dead letter was cut."""
     _log.warning(
-        "the dead letter of %s is too large for topic %s and was cut to the place of the record; raise %s of the "
-        "topic, and producer.override.max.request.size, to store whole letters",
+        "the dead letter of %s is too large for topic %s and was cut to the position of the record; raise %s of the "
+        "topic, and producer.override.max.request.size, to store whole dead letters",
         letter.place, topic, SIZE_KEY,
     )  # fmt: skip
 
@@ -152,7 +157,7 @@ def _next_step(topic: str, error: KafkaError) -> str:
     code = error.code()
     if code == KafkaError.MSG_SIZE_TOO_LARGE:
         return (
-            f"Not even a letter that is cut to the record's place fits: raise {SIZE_KEY} of topic {topic}, and "
+            f"Not even a dead letter cut to the record's position fits: raise {SIZE_KEY} of topic {topic}, and "
             "producer.override.max.request.size of the connector."
         )
     if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -160,10 +165,11 @@ def _next_step(topic: str, error: KafkaError) -> str:
     if code in _GONE:
         return f"Topic {topic} was deleted or lost partitions: restart the task, which makes the topic again."
     if code == KafkaError.INVALID_RECORD:
-        return f"A letter has its record's key or none: topic {topic} must not be compacted (cleanup.policy=delete)."
+        return f"A dead letter may have no key: topic {topic} must not be compacted (set cleanup.policy=delete)."
     if code == KafkaError.INVALID_TIMESTAMP:
         return (
-            "A letter has its record's time: raise message.timestamp.before.max.ms and message.timestamp.after.max.ms "
+            "A dead letter has its record's timestamp: raise message.timestamp.before.max.ms and "
+            "message.timestamp.after.max.ms "
             f"of topic {topic}."
         )
-    return f"Once topic {topic} takes records again, restart the task."
+    return f"Once topic {topic} accepts records again, restart the task."

@@ -99,7 +99,7 @@ def _next(nodes: list[Any], step: _Step, root: Any, *, many: bool, strict: bool 
         for node in nodes:
             inner = _elements(node, step)
             if inner is None and not many and step is not None:
-                raise Lacking("there is no object or list to look into")
+                raise Lacking("the value is not an object or list")
             found += inner or ()
         return (_filtered(found, step, root, strict=strict) if step is not None else found), True
     reached = [one for one in (_child(node, step) for node in nodes) if one is not MISSING]

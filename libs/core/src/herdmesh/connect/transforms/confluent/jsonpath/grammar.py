@@ -119,7 +119,7 @@ class ConditionParser:
         if found is None:
             raise self._wrong("expected .name, ['name'], [0], [*] or [?(...)]")
         if self._text.startswith("(", self._at):
-            raise self._wrong("functions are not built")
+            raise self._wrong("functions are not supported")
         return found[1]
 
     def _or(self, into: Filter) -> str:
@@ -181,7 +181,7 @@ class ConditionParser:
             steps: list[str | int] = []
             while self._text.startswith((".", "["), self._at):
                 if _FILTER.match(self._text, self._at) or _ALL.match(self._text, self._at):
-                    raise self._wrong("within a filter only names and places are built")
+                    raise self._wrong("within a filter only names and indexes are supported")
                 steps.append(self._step())
             return _Operand(place=into.place(rest == "$", tuple(steps)))
         return _Operand(self._literal())
@@ -201,7 +201,7 @@ class ConditionParser:
                 if not self._skip(",") and not self._text.startswith("]", self._at):
                     raise self._wrong("expected , or ]")
             return items
-        raise self._wrong("expected @.field, a text in quotes, a number, true, false, null or a list of them")
+        raise self._wrong("expected @.field, a string in quotes, a number, true, false, null or a list of them")
 
     def _pattern(self) -> Any:
         self._blanks()
@@ -210,7 +210,7 @@ class ConditionParser:
             raise self._wrong("expected /pattern/")
         flags = found[2]
         if flags.strip(_FLAGS):
-            raise self._wrong(f"flags of a pattern are of {_FLAGS}")
+            raise self._wrong(f"flags of a pattern must be among {_FLAGS}")
         text = f"(?{flags}){found[1]}" if flags else found[1]
         wrong = syntax_error(text)
         if wrong is not None:
@@ -220,7 +220,7 @@ class ConditionParser:
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         for text, what in _UNBUILT.items():
             if text == ".." and self._text.startswith(text, self._at):
-                raise self._wrong(f"{what} are not built")
+                raise self._wrong(f"{what} are not supported")
         found = pattern.match(self._text, self._at)
         if found is not None:
             self._at = found.end()
