@@ -99,7 +99,7 @@ def test_a_refused_removal_after_other_changes_has_an_unknown_outcome(
         return forget(admin, group, partitions[:1], timeout_s) or refused()
 
     monkeypatch.setattr(delete_group_offsets, "forget", refused_in_part)
-    with pytest.raises(OutcomeUnknown, match=f"1 offsets of group {two.group} are forgotten, and then: "):
+    with pytest.raises(OutcomeUnknown, match=f"1 offsets of group {two.group} are deleted, and then: "):
         two.here.alter(two.config, (two.first, None), (two.second, None))
     assert two.committed() == [-1001, 0]
 
@@ -112,7 +112,7 @@ def test_a_client_that_cannot_remove_single_offsets_removes_all_or_refuses(
     monkeypatch.setattr(delete_group_offsets, "is_possible", lambda: False)
     for dry_run in (True, False):
         for beside in ((), ((two.second, {"kafka_offset": 0}),)):
-            with pytest.raises(ConfigError, match=f"cannot be forgotten with this Kafka client .*{two.topic}-1"):
+            with pytest.raises(ConfigError, match=f"cannot be deleted with this Kafka client .*{two.topic}-1"):
                 two.here.change(two.config, (two.first, None), *beside, dry_run=dry_run)
     assert two.committed() == [3, 0]
     two.here.change(two.config, (two.first, None), (two.second, None))

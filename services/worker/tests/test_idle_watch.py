@@ -84,7 +84,7 @@ async def test_an_unreachable_source_wakes_no_task() -> None:
         watch.remember_sign(unit, spec)  # of a run that begins while it is unreachable
         watch.watch(WatchTask(unit, 2, spec, None, 1))
         async with asyncio.timeout(WAIT_S):
-            assert (await _wake(woken)).reason == "its time has come"
+            assert (await _wake(woken)).reason == "its wake-up time has come"
     finally:
         await watch.close()
 

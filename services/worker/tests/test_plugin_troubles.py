@@ -46,7 +46,7 @@ def test_modules_that_end_or_break_their_process_are_refused_at_once(
     assert why.keys() == {*MODULES, "named"}
     for name, (_, text) in MODULES.items():
         assert text in why[name], name
-    assert why["named"] == "ImportError: entry point ::: is no module:Class"
+    assert why["named"] == "ImportError: entry point ::: is not of the form module:Class"
 
 
 def test_a_hanging_folder_delays_no_other_and_is_found_once_it_continues(
@@ -87,7 +87,7 @@ def test_plugin_output_over_the_rate_is_left_out_and_counted() -> None:
     now_s[0] = 0.5
     assert limit.passed(line) == "", "not line by line"
     now_s[0] = 1.1
-    told = "[herdmesh] 11 lines (11264 characters) that it printed were left out: it may print 32 KiB a second\n"
+    told = "[herdmesh] 11 lines (11264 characters) that it printed were discarded: the limit is 32 KiB per second\n"
     assert limit.passed(line) == told + line
     assert limit.rest() == ""
     assert BYTES_PER_SECOND == 32 * 1024

@@ -100,7 +100,7 @@ def test_prepared_offsets_of_a_sink_have_its_group_and_the_last_commits_metadata
     with pytest.raises(ConfigError, match="outside of its records 0 to 4"):
         prepare(here, config, (at(topic), {"kafka_offset": 5}))
     for asked, more in (((at(topic), None), {}), (None, {"reset": True})):
-        with pytest.raises(ConfigError, match=rf"forgotten \({topic}-0\), .*: create it with initial state STOPPED"):
+        with pytest.raises(ConfigError, match=rf"deleted \({topic}-0\), .*: create it with initial state STOPPED"):
             prepare(here, config, *([] if asked is None else [asked]), **more)
     with kafka.member(group, topic), pytest.raises(TaskFailed, match="has live members"):
         prepare(here, config, *entries)

@@ -35,7 +35,7 @@ def test_a_source_without_offsets_at_is_not_rewound(tmp_path: Path) -> None:
         here.change(config, ({"filename": "a"}, {"position": 3}))
         with pytest.raises(ConfigError, match="FileStreamSourceConnector cannot be rewound to a time"):
             here.change(config, rewind_to_ms=5)
-        with pytest.raises(ConfigError, match="a source is not set forward by a time"):
+        with pytest.raises(ConfigError, match="a source cannot be moved forward to a time"):
             here.change(config, rewind_to_ms=5, allow_forward=True)
     finally:
         file.close()

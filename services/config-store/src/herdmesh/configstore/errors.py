@@ -29,7 +29,7 @@ def leader_missing(operation: str) -> RequestInvalid:
 
 def no_revision(why: str) -> RequestInvalid:
     """The refusal of an expected revision for an object that has no revision."""
-    return RequestInvalid(f"there is no revision to expect: {why}", "options.expected_revision")
+    return RequestInvalid(f"an expected revision cannot be given: {why}", "options.expected_revision")
 
 
 def stale_epoch(given: int, leader_id: str, current: int, current_leader_id: str) -> StaleEpoch:

@@ -39,13 +39,18 @@ class HerderSettings(AdvertisedSettings):
     config_store: str = Field(default="127.0.0.1:7201", description="config store replicas, host:port, comma separated")
     status_store: str = Field(default="127.0.0.1:7202", description="status store replicas, host:port, comma separated")
     session_timeout_ms: int = Field(
-        default=6_000, ge=500, le=300_000, description="silence of a worker after which its units go elsewhere, in ms"
+        default=6_000,
+        ge=500,
+        le=300_000,
+        description="time without a message from a worker after which its units move to other workers, in ms",
     )
     stream_grace_ms: int = Field(
         default=2_000, ge=0, le=300_000, description="time for a worker whose stream broke to connect again, in ms"
     )
     scheduled_rebalance_max_delay_ms: int = Field(
-        default=0, ge=0, description="time units of a lost worker wait for it to return before they go elsewhere, in ms"
+        default=0,
+        ge=0,
+        description="time that units of a lost worker wait for its return before they move to other workers, in ms",
     )
     initial_rebalance_delay_ms: int = Field(
         default=1_000,
@@ -54,7 +59,7 @@ class HerderSettings(AdvertisedSettings):
         description="time for more workers to join before units start on the first, in ms; up to three times this",
     )
     balance_enabled: bool = Field(
-        default=True, description="whether units that run move from fuller workers to emptier ones"
+        default=True, description="whether running units move from workers with more units to workers with fewer"
     )
     balance_delay_ms: int = Field(
         default=60_000,
@@ -85,16 +90,21 @@ class HerderSettings(AdvertisedSettings):
 
     restart_enabled: bool = Field(default=True, description="whether tasks and connectors that failed are restarted")
     restart_attempts_max: int = Field(
-        default=10, ge=1, le=1_000, description="restarts of one unit within the window; then it stays FAILED"
+        default=10,
+        ge=1,
+        le=1_000,
+        description="maximum number of restarts of a unit within the window, after which it stays FAILED",
     )
-    restart_window_ms: int = Field(default=3_600_000, ge=1_000, description="the window of that budget, in ms")
+    restart_window_ms: int = Field(
+        default=3_600_000, ge=1_000, description="window in which restarts are counted, in ms"
+    )
     restart_backoff_ms: int = Field(
         default=1_000, ge=1, description="time before the first restart, in ms; doubles with each in a row"
     )
     restart_backoff_max_ms: int = Field(
         default=300_000,
         ge=1,
-        description="longest time before a restart, and time RUNNING after which the backoff is reset, in ms",
+        description="maximum time before a restart, and time RUNNING after which the backoff is reset, in ms",
     )
     restart_jitter: float = Field(
         default=0.2,

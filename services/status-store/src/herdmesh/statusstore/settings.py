@@ -40,7 +40,7 @@ class StatusStoreSettings(ServiceSettings):
         default=6_000,
         ge=1_000,
         description="how long a writer may be silent before another takes over, in ms; the broker's "
-        "group.min.session.timeout.ms (default 6000) is the least value",
+        "group.min.session.timeout.ms (default 6000) is the minimum",
     )
     memory: bool = Field(default=False, description="keep everything in this process and nothing in Kafka")
 

@@ -48,7 +48,7 @@ class OutputLimit:
             return ""
         told = (
             f"[herdmesh] {self._dropped_lines} lines ({self._dropped_bytes} characters) that {self._whose} printed "
-            f"were left out: it may print {BYTES_PER_SECOND // 1024} KiB a second\n"
+            f"were discarded: the limit is {BYTES_PER_SECOND // 1024} KiB per second\n"
         )
         self._dropped_bytes = self._dropped_lines = 0
         return told

@@ -17,7 +17,7 @@ from herdmesh.engine.librdkafka import worker_violations
 from herdmesh.rpc.settings import AdvertisedSettings, is_wildcard, name_value_pairs, topic_name
 
 _CLIENTS = ("admin", "consumer", "producer")
-_STORES: Final = "that store makes its topic, with the configs of its own setting"
+_STORES: Final = "that store creates its topic, with the configs of its own setting"
 _GRPC: Final = "workers serve gRPC"
 _AS_CONNECT: Final = "Connect ignores it too"
 #: Properties of a Connect worker (docs/reference/connect/configs.md, section 4) that have no effect here, and why.
@@ -53,11 +53,15 @@ class WorkerSettings(AdvertisedSettings):
     group_id: str = Field(default="connect-cluster", description="Connect's group.id; part of every task's fence")
     config_storage_topic: str = Field(
         default="connect-configs",
-        description="Connect's config topic, looked into by tasks that begin; empty = never",
+        description="Connect's config topic, which a task checks when it starts; empty = no check",
     )
     offset_storage_topic: str = Field(default="connect-offsets", description="Connect's offsets topic, for sources")
-    offset_storage_partitions: int = Field(default=25, ge=1, description="partitions it is created with")
-    offset_storage_replication_factor: int = Field(default=3, ge=1, description="replicas it is created with")
+    offset_storage_partitions: int = Field(
+        default=25, ge=1, description="partitions of the offsets topic when it is created"
+    )
+    offset_storage_replication_factor: int = Field(
+        default=3, ge=1, description="replicas of the offsets topic when it is created"
+    )
     dead_letter_replication_factor: int = Field(
         default=3,
         ge=-1,
@@ -65,9 +69,11 @@ class WorkerSettings(AdvertisedSettings):
         "errors.deadletterqueue.topic.replication.factor; -1 = the broker's default",
     )
     offset_storage_file: str = Field(
-        default="", description="Connect's standalone offsets file; set, source offsets are there and not in the topic"
+        default="",
+        description="Connect's standalone offsets file; if set, source offsets are stored in it instead of in the "
+        "topic",
     )
-    offset_flush_interval_ms: int = Field(default=60_000, ge=1, description="how often tasks commit offsets")
+    offset_flush_interval_ms: int = Field(default=60_000, ge=1, description="interval at which tasks commit offsets")
     key_converter: str = Field(default="org.apache.kafka.connect.json.JsonConverter", description="default for keys")
     value_converter: str = Field(default="org.apache.kafka.connect.json.JsonConverter", description="same for values")
     connector_client_config_override_policy: str = Field(
@@ -86,36 +92,43 @@ class WorkerSettings(AdvertisedSettings):
         description="Connect's plugin.path: folders, comma separated, each a virtual environment with connectors, a "
         "folder of such, or a folder of those folders (docs/how-to/plugins.md)",
     )
-    linger_ms: int = Field(default=5_000, ge=0, description="a run ends, or turns warm, after so long without a record")
+    linger_ms: int = Field(
+        default=5_000, ge=0, description="time without a record after which a run ends or becomes warm"
+    )
     warm_runs_max: int = Field(
         default=-1,
         ge=-1,
-        description="limit of warm runs, which continue without work while no task waits for a slot, so that a record "
-        "after a pause is not delayed; each some 20 MB and less than a hundredth of a core; 0 = none; -1 = half the "
-        "slots, 4 at most, and 0 with spark_master, where each would hold an executor's core. None of a connector that "
-        "sets herdmesh.linger.ms",
+        description="maximum number of warm runs, which continue without work while no task waits for a slot, so that "
+        "a record "
+        "after a pause is not delayed; each takes about 20 MB and less than a hundredth of a core; 0 = none; -1 = half "
+        "the "
+        "slots, 4 at most, and 0 with spark_master, where each would hold an executor's core. Connectors that set "
+        "herdmesh.linger.ms have none",
     )
-    slots: int = Field(default_factory=default_slots, ge=1, description="runs at a time")
+    slots: int = Field(default_factory=default_slots, ge=1, description="maximum number of concurrent runs")
     standbys: int = Field(
         default=-1,
         ge=-1,
-        description="processes that wait for a task to begin, each some 15 MB; 0 = none, so that each run launches its "
-        "own; -1 = 2, and 0 with spark_master, where each would hold an executor's core",
+        description="processes that wait for a task to start, each about 15 MB; 0 = none, so that each run launches "
+        "its own; -1 = 2, and 0 with spark_master, where each would hold an executor's core",
     )
-    share_ms: int = Field(default=2_000, ge=0, description="how long a run continues once another task waits")
-    stop_timeout_ms: int = Field(default=5_000, ge=0, description="a run that takes longer to stop is killed")
+    share_ms: int = Field(default=2_000, ge=0, description="time that a run continues once another task waits")
+    stop_timeout_ms: int = Field(default=5_000, ge=0, description="time for a run to stop before it is killed")
     stalled_ms: int = Field(
         default=30_000,
         ge=1_000,
-        description="a run that does nothing for so long is shown as STALLED; consumer.max.poll.interval.ms ends it",
+        description="time without progress after which a run is shown as STALLED; consumer.max.poll.interval.ms ends "
+        "it",
     )
     leave_timeout_ms: int = Field(
-        default=10_000, ge=0, description="how long the herder may take to move all units to other workers"
+        default=10_000,
+        ge=0,
+        description="time for the herder to move all units to other workers before the worker stops",
     )
-    watch_interval_ms: int = Field(default=150, ge=10, description="how often idle sinks' partitions are checked")
+    watch_interval_ms: int = Field(default=150, ge=10, description="interval between checks of idle sinks' partitions")
     memory_max: str = Field(
         default="",
-        description="the most memory a run's process may have, such as 512MB; empty = no bound; a connector's "
+        description="maximum memory of a run's process, such as 512MB; empty = no limit; a connector's "
         "herdmesh.memory.max overrides it",
     )
     spark_master: str = Field(default="", description="empty = local[slots]")

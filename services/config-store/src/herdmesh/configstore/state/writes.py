@@ -184,13 +184,13 @@ def _decide(state: ConfigState, mutation: Mutation, context: WriteContext) -> _D
             return _Decided([_encoded(key)], {"algorithm": key.algorithm})
         case PutLoggerLevel(level=level):
             if context.expected_revision is not None:
-                raise errors.no_revision("logger levels have none of their own")
+                raise errors.no_revision("logger levels have no revision of their own")
             if not level.namespace or not level.level:
                 raise RequestInvalid("logger and level must not be empty", "logger_level")
             return _Decided([_encoded(level)], {"logger": level.namespace, "level": level.level})
         case RecordDrain(worker_id=worker_id, draining=draining):
             if context.expected_revision is not None:
-                raise errors.no_revision("drains have none of their own")
+                raise errors.no_revision("drains have no revision of their own")
             if not worker_id:
                 raise RequestInvalid("a drain is recorded for a worker: give its id", "worker_id")
             if not context.request_id:
@@ -328,7 +328,7 @@ def _put_task_count(state: ConfigState, mutation: PutTaskCount, context: WriteCo
 
 def _record_offsets(state: ConfigState, mutation: RecordOffsets, context: WriteContext) -> _Decided:
     if context.expected_revision is not None:
-        raise errors.no_revision("offsets have none here")
+        raise errors.no_revision("offsets have no revision here")
     if not context.request_id:
         raise RequestInvalid("a change is recorded under the id of its request: give it", "options.request_id")
     name = _named(state, mutation.connector).name

@@ -260,7 +260,7 @@ class WorkerLink:
             self._broken = self._broken or why
             self._changed.notify_all()
         if why is not None:
-            self._commands.append(Stop(f"the line to the worker is broken: {why}"))
+            self._commands.append(Stop(f"the connection to the worker is broken: {why}"))
         self._ordered.set()
         self._over.set()
 

@@ -194,7 +194,11 @@ class WorkerState:
             case events.SessionClosed():
                 self.session_open = False
                 out = self.tasks.forget_rates()
-                left = self._stop_all("leaving without a session", now) if self._exit_code is not None else []
+                left = (
+                    self._stop_all("stopping without a session to the herder", now)
+                    if self._exit_code is not None
+                    else []
+                )
                 return [*out, *left]
             case events.StatusStale(unit=unit, generation=generation):
                 return self._stale(unit, generation, now)
@@ -292,7 +296,7 @@ class WorkerState:
         self._leave_by = now + timeout_ms / 1000
         if self.session_open:
             return [instructions.SendLeaving()]
-        return self._stop_all("leaving without a session", now)
+        return self._stop_all("stopping without a session to the herder", now)
 
     def _stop_all(self, reason: str, now: float) -> list[Instruction]:
         if self._exit_code is not None:
@@ -309,7 +313,7 @@ class WorkerState:
     def _tick(self, now: float) -> list[Instruction]:
         out = [*self.tasks.tick(now), *self.connectors.tick(now), *self.reloads.tick(now, self._in_use)]
         if self._leave_by is not None and self._leave_by <= now:
-            out += self._stop_all("leaving; the herder did not move it in time", now)
+            out += self._stop_all("stopping; the herder did not move it in time", now)
         return out
 
     def _after(self, now: float) -> list[Instruction]:

@@ -420,7 +420,7 @@ class Tasks:
         if run.stop_by is not None:
             # Stopped for a pause that was reverted, and cancelled or lost meanwhile: not the task's fault.
             return self._to_queued(task, now)
-        return self._lost(task, run, error or "its process ended without a last word", now)
+        return self._lost(task, run, error or "its process ended without reporting a result", now)
 
     def _may_idle(self, outcome: events.RunFinished) -> bool:
         return self._running.has_waiting() and caught_up(outcome.progress)

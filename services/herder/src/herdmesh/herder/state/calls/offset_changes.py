@@ -211,7 +211,7 @@ class ChangeOffsetsHandler(RequestHandler):
             return super().expired(call)
         return WriteOutcomeUnknown(
             f"the deadline passed while {call.stage.value}: whether the offsets of {call.name} were changed is not "
-            "known; look at them, or repeat the request with a longer deadline"
+            "known; read them, or repeat the request with a longer deadline"
         )
 
     def deposed(self, call: Call, why: str) -> HerdmeshError | None:
@@ -303,7 +303,7 @@ def _truly(call_table: CallTable, call: Call) -> Generator[None]:
             offset_records.note_untouched(call_table, call)
             raise
         raise WriteOutcomeUnknown(
-            f"{call.may_have}, and may have done it: {error.message}; look at them, or repeat the request"
+            f"{call.may_have}, and may have done it: {error.message}; read them, or repeat the request"
         ) from error
 
 
@@ -324,7 +324,7 @@ def _require_changed(call: Call, command: Command, reply: CommandReplied) -> Non
     if reply.outcome_unknown:
         raise WriteOutcomeUnknown(
             f"worker {command.worker_id} does not know whether the offsets of {call.name} were changed: "
-            f"{failure.message}; look at them, or repeat the request"
+            f"{failure.message}; read them, or repeat the request"
         )
     if failure.error_class in _RETRIABLE:
         raise _not_done(command, "change the offsets", failure.message)

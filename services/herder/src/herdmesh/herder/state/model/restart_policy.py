@@ -336,7 +336,7 @@ def explained(
                 f"failed ({error_class}); restart {history.attempt} of {policy.attempts_max} waits until it is resumed"
             )
         case Verdict.RESTART if history.is_free:
-            return "failed (UNREACHABLE): no broker of the Kafka cluster answers; tried again until one does"
+            return "failed (UNREACHABLE): no broker of the Kafka cluster responds; retried until one does"
         case Verdict.RESTART:
             return f"failed ({error_class}); restart {history.attempt} of {policy.attempts_max} follows"
         case Verdict.SPENT:

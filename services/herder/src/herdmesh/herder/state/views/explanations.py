@@ -72,7 +72,7 @@ def _held(
         return f"leaves {hold.worker_id}, which drains, next"
     if unit.id.task is None and connector.trouble:
         next_ms = max(connector.generate_ms, connector.write_ms)
-        again = f"; tried again in {_seconds(next_ms - step.now)}" if next_ms > step.now else ""
+        again = f"; retried in {_seconds(next_ms - step.now)}" if next_ms > step.now else ""
         return f"its tasks stay as they are: {connector.trouble}{again}"
     limited = next(
         (one for one in handover.reported_conditions(stores, unit.id, hold) if one.type == "RECONFIGURATION_LIMITED"),
@@ -146,7 +146,7 @@ def _behind_gate(connector: Connector, entry: ConnectorEntry) -> str:
         return f"waits until the tasks of its old set have stopped on {', '.join(old)}"
     if connector.unfenced:
         return f"its old task set must be fenced first{f': {connector.trouble}' if connector.trouble else ''}"
-    return f"its task set is being put in force{f': {connector.trouble}' if connector.trouble else ''}"
+    return f"its new task set is being written{f': {connector.trouble}' if connector.trouble else ''}"
 
 
 def _nobody(fleet: Fleet, entry: ConnectorEntry) -> str:

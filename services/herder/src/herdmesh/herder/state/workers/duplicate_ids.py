@@ -31,7 +31,8 @@ def refusal(step: Step, agenda: Agenda, before: Member | None, event: WorkerHell
     before.duplicate, before.duplicate_ms = event.address, step.now
     agenda.show_worker(before.worker_id)
     return Superseded(
-        f"another process took over the worker id {before.worker_id} and lives, at {before.address}: set worker_id or "
+        f"another process took over the worker id {before.worker_id} and is alive at {before.address}: set worker_id "
+        "or "
         "advertised_address of one of the two to a unique value, and restart it"
     )
 

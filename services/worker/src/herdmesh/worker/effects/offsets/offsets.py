@@ -221,7 +221,7 @@ class Offsets:
         if question.rewind_to_ms is None:
             return _SourceChange(question, stored)
         if question.allow_forward:
-            raise ConfigError("a source is not set forward by a time: set its offsets")
+            raise ConfigError("a source cannot be moved forward to a time: set its offsets")
         committed = list(_pairs(stored))
         config, connector = self._source(question)
         if not committed:

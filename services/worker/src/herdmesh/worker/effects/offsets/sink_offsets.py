@@ -188,7 +188,7 @@ class _Change:
         """
         group = self.settings.group
         whole = self.question.reset or not delete_group_offsets.is_possible()
-        what = f"group {group} is deleted" if whole else f"{len(forgotten)} offsets of group {group} are forgotten"
+        what = f"group {group} is deleted" if whole else f"{len(forgotten)} offsets of group {group} are deleted"
         before = progress.already and f"{progress.already}, and "
         tried = False
 
@@ -207,7 +207,7 @@ class _Change:
             refused = delete_group_offsets.forget(self.admin, group, forgotten, clients.CALL_TIMEOUT_S)
             if refused:
                 if len(refused) < len(forgotten):
-                    progress.already = f"{before}{len(forgotten) - len(refused)} offsets of group {group} are forgotten"
+                    progress.already = f"{before}{len(forgotten) - len(refused)} offsets of group {group} are deleted"
                 raise KafkaException(next(iter(refused.values())))
 
         try:
@@ -276,8 +276,8 @@ def _refuse_members(admin: AdminClient, group: str) -> None:
         partitions.refuse_members(admin, group)
     except ForeignMembers as error:
         raise TaskFailed(
-            f"{error}. Either its tasks have not stopped completely yet or somebody else consumes with its group; when "
-            "they have left, the request can be repeated",
+            f"{error}. Either its tasks have not stopped completely yet or another consumer uses its group; repeat the "
+            "request once they have left",
             ErrorClass.BAD_CONFIG,
         ) from error
 
@@ -334,7 +334,7 @@ def _refuse_forgetting(group: str, committed: Iterable[PartitionId], wanted: Map
     if found:
         named = ", ".join(f"{topic}-{number}" for topic, number in found[:_NAMED_MAX])
         raise ConfigError(
-            f"group {group} has offsets that are to be forgotten ({named}), which cannot be part of the write that "
+            f"group {group} has offsets that are to be deleted ({named}), which cannot be part of the write that "
             f"creates the connector: {LATER}; or set each to where it is to begin"
         )
 
@@ -351,7 +351,7 @@ def _forgotten(
     if found and stay and not delete_group_offsets.is_possible():
         others = ", ".join(f"{topic}-{number}" for topic, number in sorted(stay)[:_NAMED_MAX])
         raise ConfigError(
-            f"offsets of single partitions cannot be forgotten with this Kafka client while group {group} has, or is "
+            f"offsets of single partitions cannot be deleted with this Kafka client while group {group} has, or is "
             f"given, others ({others}): set each to where it is to begin, or reset them all"
         )
     return found

@@ -129,7 +129,7 @@ def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[
         if not below:
             why = "the folder has no virtual environment" if is_folder else "there is no such folder"
             refused.append(
-                RefusedPlugin(text, why, f"make one: {_PYTHON} -m venv, then install the connector with its pip")
+                RefusedPlugin(text, why, f"create one: {_PYTHON} -m venv, then install the connector with its pip")
             )
         for one in below:
             environments.setdefault(os.path.realpath(one), one)
@@ -213,7 +213,7 @@ def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedPlugin:
         others = ", ".join(sorted(one.parent.name for one in environment.glob("lib/*/site-packages"))) or "no Python"
         return RefusedPlugin(
             str(environment), f"it is an environment of {others}, and this worker runs {_PYTHON}",
-            f"make it with {_PYTHON} -m venv",
+            f"create it with {_PYTHON} -m venv",
         )  # fmt: skip
     # Its copies of Herdmesh and of Herdmesh's requirements are not used, so their versions and requirements do not
     # matter.
@@ -254,7 +254,7 @@ def _entry_points(distribution: metadata.Distribution) -> metadata.EntryPoints:
         return distribution.entry_points
     except Exception as error:
         named = f"{distribution.name} {distribution.version}"
-        raise ValueError(f"entry_points.txt of {named} has a line that is no name = module:Class ({error})") from error
+        raise ValueError(f"entry_points.txt of {named} has a line that is not name = module:Class ({error})") from error
 
 
 def _requirements(distribution: metadata.Distribution, extras: frozenset[str]) -> Iterator[Requirement]:

@@ -160,7 +160,7 @@ class Line:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            return "it closed its line to the worker, and was ended"
+            return "it closed its connection to the worker, and was ended"
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def _read(self) -> None:

@@ -106,7 +106,7 @@ class Arrivals:
         told: dict[PartitionId, int] = {}
         while not self._over.is_set():
             if contact.is_lost(consumer):
-                _log.warning("arrival_consumer_replaced", reason="the old client has forgotten the brokers")
+                _log.warning("arrival_consumer_replaced", reason="the old client lost its brokers")
                 return
             self._changed.clear()
             wanted = self._wanted

@@ -62,6 +62,7 @@ def _initialise(bootstrap_servers: str, access: Mapping[str, str], transactional
         bounded(lambda: producer.init_transactions(_INIT_TIMEOUT_S), _INIT_TIMEOUT_S + HANG_TIMEOUT_S)
     except CallHangs:
         raise TaskFailed(
-            f"fencing {transactional_id}: Kafka's client does not return, as when a broker leaves in the middle of it",
+            f"fencing {transactional_id}: the call to Kafka does not return, as when its broker stops in the middle of "
+            "it",
             ErrorClass.UNREACHABLE,
         ) from None

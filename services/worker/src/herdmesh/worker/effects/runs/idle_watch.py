@@ -224,7 +224,9 @@ class IdleWatch:
             if sign is None or sign != before:
                 break
         self._sources.pop(unit, None)
-        await self._emit(TaskHasWork(unit, instruction.idle_id, "its time has come" if before is None else "its sign"))
+        await self._emit(
+            TaskHasWork(unit, instruction.idle_id, "its wake-up time has come" if before is None else "its sign")
+        )
 
     async def _sign_now(self, unit: UnitId, spec: TaskSpec, before: str, away: UnreachableWait) -> str | None:
         """The sign; `before` while the source is unreachable, since a run could only wait for it."""
