@@ -371,3 +371,12 @@ def test_an_unknown_worker_property_is_a_warning_with_its_name() -> None:
 def test_an_invalid_topic_name_is_refused_when_a_service_starts(name: str) -> None:
     with pytest.raises(ValidationError, match="topic"):
         WorkerSettings(offset_storage_topic=name)
+
+
+def test_misspelt_keys_are_named_beside_the_errors_of_a_config() -> None:
+    """Nobody learns of them only once the errors are corrected."""
+    sink = {"name": "v", "connector.class": "FileStreamSink", "topics": "t", "tasks.max": "two", "fil": "x"}
+    result = answered({**sink, "errors.tolerence": "all"})
+    assert "tasks.max" in errors(result)
+    fixes = {one.name: one.fix for one in result.warnings}
+    assert (fixes["fil"], fixes["errors.tolerence"]) == ("did you mean file?", "did you mean errors.tolerance?")

@@ -30,6 +30,8 @@ EXAMPLES: Final[dict[tuple[str, ...], tuple[Example, ...]]] = {
         ("herd apply -f flights.json", "create the connector, or replace its config"),
         ("herd apply -f a.json -f b.json --keep-going", "apply the valid ones although another is invalid"),
         ("cat flights.json | herd apply -f -", "from standard input"),
+        ("herd apply -f connectors/ --wait=ready", "all files of a folder, until all tasks run"),
+        ("herd apply -f connectors/ --dry-run=server", "check on a worker, and change nothing"),
     ),
     ("create",): (
         ("herd create -f flights.json", "only if no connector has its name"),
@@ -44,6 +46,14 @@ EXAMPLES: Final[dict[tuple[str, ...], tuple[Example, ...]]] = {
         ("herd validate -f flights.json -o json", "Connect's validation result"),
     ),
     ("plan",): (("herd plan -f flights.json", "the effects of `herd apply`, without them"),),
+    ("diff",): (
+        ("herd diff -f flights.json", "which keys `herd apply` would change; exit code 1 if any"),
+        ("herd diff -f connectors/ --show-secrets", "of all files of a folder, with passwords"),
+    ),
+    ("edit",): (
+        ("herd edit flights", "the config in $EDITOR; nothing happens without a change"),
+        ("herd edit flights --from /tmp/herd-edit-flights.yaml", "continue an edit that was refused"),
+    ),
     ("transform",): (
         ("herd transform -c flights.json records.jsonl", "run the connector's chain on the records of a file"),
         ("herd transform -c flights.json --explain records.jsonl", "show the compiled chain"),
@@ -75,16 +85,19 @@ EXAMPLES: Final[dict[tuple[str, ...], tuple[Example, ...]]] = {
     ("pause",): (
         ("herd pause flights", "move no records; tasks stay on their workers"),
         ("herd pause connector/flights", "the name as `-o name` prints it"),
+        ("herd pause --match 'orders-*' --wait=paused", "all with such a name, until they are paused"),
     ),
     ("resume",): (("herd resume flights", "let a paused or stopped connector run again"),),
     ("stop",): (("herd stop flights", "end its tasks; config and offsets stay"),),
     ("restart",): (
         ("herd restart flights --include-tasks --only-failed", "restart only the parts that failed"),
         ("herd restart task flights/0", "restart one task"),
+        ("herd restart --state failed --include-tasks", "all connectors with a part that failed"),
     ),
     ("delete",): (
         ("herd delete flights", "after a confirmation"),
         ("herd delete flights --yes --allow-missing", "in a script"),
+        ("herd delete -f connectors/", "the connectors of all files of a folder"),
     ),
     ("set-logger",): (
         ("herd set-logger herdmesh.engine debug", "on every worker"),
