@@ -44,7 +44,7 @@ def test_a_taken_port_is_noted_with_its_owner(tmp_path: Path) -> None:
         assert f"process {os.getpid()} (" in refusal_to_listen(HOST, usual)
     assert refusal_to_listen(HOST, usual) == ""
     notice = unusual_port("herder", 5, usual, tmp_path / "ports.json")
-    assert f"remove {tmp_path / 'ports.json'} and start again to use it" in notice
+    assert f"is free now: to use it, stop, remove {tmp_path / 'ports.json'} and start again" in notice
 
 
 def test_port_zero_and_an_unknown_host_are_not_refused() -> None:

@@ -20,8 +20,8 @@ def unusual_port(name: str, port: int, usual: int, ports_file: Path) -> str:
     if not is_free(usual):
         return f"{name} listens on port {port} in place of {usual}, its usual port: {owner_of(usual)}"
     return (
-        f"{name} listens on port {port}, as at its last start; its usual port {usual}, which was taken then, is free: "
-        f"stop, remove {ports_file} and start again to use it"
+        f"{name} listens on port {port} in place of {usual}, its usual port, which was taken when {port} was chosen "
+        f"and is free now: to use it, stop, remove {ports_file} and start again"
     )
 
 
