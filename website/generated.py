@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from website import command_pages, example_pages, grpc_pages, pictures, settings_pages
+from website import command_pages, doctor_page, example_pages, grpc_pages, pictures, settings_pages
 
 
 def generated() -> dict[str, str]:
     """Path below the repository -> text."""
-    written = (command_pages.pages(), settings_pages.pages(), grpc_pages.pages(), example_pages.pages())
-    return {**{path: text for pages in written for path, text in pages.items()}, **pictures.pictures()}
+    modules = (command_pages, doctor_page, settings_pages, grpc_pages, example_pages)
+    return {**{path: text for one in modules for path, text in one.pages().items()}, **pictures.pictures()}

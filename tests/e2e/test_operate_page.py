@@ -130,7 +130,8 @@ class Night:
         names[str(self.secrets)] = SECRETS
         arguments = shlex.split(shown.command.partition(" | ")[0])[1:]
         done = await asyncio.to_thread(CliRunner().invoke, app, arguments, env=env, catch_exceptions=False)
-        assert done.exit_code == 0, done.output
+        fails = arguments[0] == "doctor" and "TASK_FAILED" in done.stdout
+        assert done.exit_code == (1 if fails else 0), done.output
         return piped(renamed(done.stdout, names), shown.command)
 
 

@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 from herdmesh.api.common.v1 import store_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as config_pb
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as status_pb
-from herdmesh.cli.commands.doctor import examine
+from herdmesh.cli.doctor import ExaminedServices, examine
 from herdmesh.rpc.errors import HerdmeshError, StoreReplaying, StoreUnauthorized, TopicRecreated
 from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.guarded_broker import GuardedBroker
@@ -111,16 +111,17 @@ async def _refused_to_start(subject: Subject) -> None:
 
 
 async def _doctor_hears_of_refusals(config: Subject, status: Subject) -> None:
-    found = await examine([config.process.address, "127.0.0.1:1"], [status.process.address], "127.0.0.1:1")
+    targets = ExaminedServices([config.process.address, "127.0.0.1:1"], [status.process.address], "127.0.0.1:1")
+    found = await examine(targets)
     assert not found["healthy"]
-    told = {(one["part"], one["address"], one["reason"]) for one in found["findings"]}
+    told = {(one["part"], one["name"], one["code"]) for one in found["findings"]}
     assert told == {
         ("config-store", config.process.address, "NOT_AUTHORIZED"),
         ("config-store", "127.0.0.1:1", "UNREACHABLE"),
         ("status-store", status.process.address, "NOT_AUTHORIZED"),
         ("herder", "127.0.0.1:1", "UNREACHABLE"),
     }
-    assert all(one["hint"] and one["message"] for one in found["findings"])
+    assert all(one["next_step"] and one["message"] for one in found["findings"])
 
 
 async def _granted(subject: Subject) -> None:
@@ -179,7 +180,7 @@ async def _doctor_lists_unreadable_records(config: Subject, status: Subject) -> 
     found = json.loads(stdout)
     assert process.returncode == 1
     assert [one["condition"] for one in found["replicas"]] == ["HEALTHY", "HEALTHY"]
-    assert [one["reason"] for one in found["findings"]] == ["UNDECODABLE", "UNDECODABLE", "UNREACHABLE"]
+    assert [one["code"] for one in found["findings"]] == ["UNDECODABLE", "UNDECODABLE", "UNREACHABLE"]
     listed = [one for replica in found["replicas"] for one in replica["undecodable"]]
     assert {(one["topic"], one["partition"], one["key"]) for one in listed} == {
         (config.topic, 0, "connector-c"),

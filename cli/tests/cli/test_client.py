@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from herdmesh.api.configstore.v1 import config_read_service_pb2_grpc as config_grpc
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as service
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.app import app
+from herdmesh.cli.client import PATIENCE_S, TIMEOUT_ENV, HerderClient, find_patience_s
 from herdmesh.cli.commands.drain import drain_worker
+from herdmesh.cli.errors import CommandError
 from herdmesh.cli.output import Format
 from herdmesh.rpc.errors import HerdmeshError, QueueFull
 from herdmesh.rpc.server import Server, ServiceRegistration
@@ -111,3 +116,121 @@ async def test_a_drain_of_a_restarted_worker_fails_with_the_reason(capsys: pytes
         await drained([DRAINING, ANEW])
     assert error.value.exit_code == 3
     assert "drain it again" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("address", "message", "next_step"),
+    [
+        ("http://herder.example:7203", "is a URL", "--herder herder.example:7203"),
+        ("https://herder.example/x", "is a URL", "--herder herder.example:7203"),
+        ("localhost", "has no port", "--herder localhost:7203"),
+        ("127.0.0.1:", "nothing is no port number", "HOST:PORT"),
+        ("127.0.0.1:72o3", "72o3 is no port number", "HOST:PORT"),
+        ("127.0.0.1:99999", "99999 is no port number", "HOST:PORT"),
+        (":7203", "no usable host", "HOST:PORT"),
+        ("2001:db8::1", "has no port", "--herder [2001:db8::1]:7203"),
+        ("127.0.0.1:7203,nowhere", "nowhere has no port", "nowhere:7203"),
+        (" , ", "names no address", "HOST:PORT"),
+    ],
+)
+def test_an_address_that_cannot_work_is_refused_at_once(address: str, message: str, next_step: str) -> None:
+    with pytest.raises(CommandError) as error:
+        HerderClient(address)
+    assert (error.value.reason, error.value.exit_code) == ("USAGE", 2)
+    assert message in error.value.message
+    assert next_step in error.value.next_step
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:7203", "[::1]:7203", "herder.example:1, other.example:65535"])
+def test_an_address_that_may_work_is_taken(address: str) -> None:
+    assert HerderClient(address).address
+
+
+async def test_a_name_that_no_machine_has_is_refused_at_once() -> None:
+    began_s = time.monotonic()
+    with pytest.raises(CommandError) as error:
+        async with HerderClient("no-such-machine.invalid:7203") as client:
+            await client.call(lambda stub: stub.ListWorkers, admin.ListWorkersRequest())
+    assert "no-such-machine.invalid" in error.value.message
+    assert error.value.exit_code in (2, 6), "6 where this machine has no DNS, and cannot know"
+    assert time.monotonic() - began_s < PATIENCE_S / 2
+
+
+async def test_a_store_in_place_of_a_herder_is_recognised() -> None:
+    class Store(config_grpc.ConfigReadServiceServicer):
+        """Serves nothing: its name is enough."""
+
+    add = config_grpc.add_ConfigReadServiceServicer_to_server
+    store: Any = Store()  # pyright: ignore[reportAbstractUsage]
+    name = "herdmesh.api.configstore.v1.ConfigReadService"
+    server = Server("127.0.0.1:0", [ServiceRegistration(store, add, name)], metrics=False)
+    address = f"127.0.0.1:{await server.start()}"
+    try:
+        async with HerderClient(address) as client:
+            with pytest.raises(CommandError) as error:
+                await client.call(lambda stub: stub.ListWorkers, admin.ListWorkersRequest())
+    finally:
+        await server.stop(0)
+    assert (error.value.reason, error.value.exit_code) == ("USAGE", 2)
+    assert error.value.message == f"{address} is a config store, not a herder"
+    assert "--herder" in error.value.next_step
+
+
+async def test_an_http_server_in_place_of_a_herder_is_recognised() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, HerderClient(address) as client:
+        with pytest.raises(CommandError) as error:
+            await client.call(lambda stub: stub.ListWorkers, admin.ListWorkersRequest())
+    assert error.value.message.startswith(f"{address} is an HTTP server")
+
+
+async def test_a_wait_is_announced_within_a_second_and_ends_at_the_timeout() -> None:
+    said: list[tuple[float, str]] = []
+    began_s = time.monotonic()
+
+    def say(line: str) -> None:
+        said.append((time.monotonic() - began_s, line))
+
+    async with HerderClient("127.0.0.1:1", patience_s=1.5, on_wait=say) as client:
+        with pytest.raises(CommandError) as error:
+            await client.call(lambda stub: stub.ListWorkers, admin.ListWorkersRequest())
+    assert (error.value.reason, error.value.exit_code) == ("UNREACHABLE", 6)
+    ((after_s, line),) = said
+    assert line.startswith("waiting for a leading herder at 127.0.0.1:1, at most 1.5 s (")
+    assert after_s >= 0.5, "a quick failure is not announced"
+
+
+async def test_a_server_that_accepts_and_never_answers_ends_at_the_timeout() -> None:
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    began_s = time.monotonic()
+    async with HerderClient(address, patience_s=1.0) as client:
+        with pytest.raises(CommandError):
+            await client.call(lambda stub: stub.ListWorkers, admin.ListWorkersRequest())
+    server.close()
+    assert time.monotonic() - began_s < PATIENCE_S, "not the whole usual time"
+
+
+def test_the_timeout_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_patience_s() == PATIENCE_S
+    monkeypatch.setenv(TIMEOUT_ENV, "2.5")
+    assert find_patience_s() == 2.5
+    for wrong in ("soon", "0", "-1", "inf", "nan"):
+        monkeypatch.setenv(TIMEOUT_ENV, wrong)
+        with pytest.raises(CommandError) as error:
+            find_patience_s()
+        assert error.value.exit_code == 2
+
+
+def test_the_timeout_of_the_command_line_comes_first() -> None:
+    began_s = time.monotonic()
+    done = CliRunner().invoke(app, ["--timeout", "0.3", "get", "workers", "--herder", "127.0.0.1:1"])
+    assert done.exit_code == 6
+    assert "no herder answers at 127.0.0.1:1" in done.stderr
+    assert time.monotonic() - began_s < PATIENCE_S / 2

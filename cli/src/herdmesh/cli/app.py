@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from herdmesh.cli import contexts
+from herdmesh.cli.client import choose_patience_s
 from herdmesh.cli.commands import (
     apply,
     create,
@@ -36,6 +37,7 @@ from herdmesh.cli.commands import (
 from herdmesh.cli.commands import context as context_command
 from herdmesh.cli.commands.changes import diff, edit
 from herdmesh.cli.commands.data import consume, example, produce, topics
+from herdmesh.cli.commands.observe import events, logs, top
 from herdmesh.cli.grammar import HerdRoot, prepare
 from herdmesh.cli.output import out
 from herdmesh.rpc import tracing
@@ -84,6 +86,15 @@ def _options(
             "TRACEPARENT names a trace, the command continues that one.",
         ),
     ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            help="Time to wait for a leading herder. Default: HERDMESH_TIMEOUT, else 10.",
+        ),
+    ] = None,
 ) -> None:
     """Move data between Kafka and everything else.
 
@@ -91,6 +102,7 @@ def _options(
     """
     out.headers = not no_headers
     contexts.select(context)
+    choose_patience_s(timeout)
     if trace:
         traceparent = os.environ.get(tracing.TRACEPARENT_ENV, "")
         if not tracing.is_traceparent(traceparent):
@@ -129,6 +141,9 @@ app.add_typer(dlq.dlq_app, name="dlq")
 app.add_typer(offsets.offsets_app, name="offsets")
 app.command()(watch.watch)
 app.command()(doctor.doctor)
+app.command()(top.top)
+app.command()(events.events)
+app.add_typer(logs.logs_app, name="logs")
 app.command()(demo.demo)
 app.add_typer(example.example_app, name="example")
 app.command()(version.version)

@@ -17,7 +17,7 @@ from rich.text import Text
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import listing, views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.errors import CommandError
+from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.output import TASK_COLUMNS, colored, table, task_rows
 from herdmesh.devstack.layout import StackState
 
@@ -44,6 +44,8 @@ class Board:
                 try:
                     await self._follow_once(client, changed)
                 except CommandError as error:
+                    if error.exit_code == EXIT_USAGE:
+                        raise  # an address that can never work
                     self.trouble = error.message
                 await asyncio.sleep(_RECONNECT_S)
 

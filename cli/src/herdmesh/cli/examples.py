@@ -77,6 +77,7 @@ EXAMPLES: Final[dict[tuple[str, ...], tuple[Example, ...]]] = {
     ),
     ("history",): (
         ("herd history flights", "the latest changes"),
+        ("herd history flights --diff", "with old and new values"),
         ("herd history flights -n 0 -o json", "all of them, for a program"),
     ),
     ("restore",): (
@@ -109,8 +110,21 @@ EXAMPLES: Final[dict[tuple[str, ...], tuple[Example, ...]]] = {
     ),
     ("doctor",): (
         ("herd doctor", "what is wrong, and what to do"),
-        ("herd doctor -o json", "for a monitoring script; the exit code is 1 when there is a finding"),
+        ("herd doctor --explain TASK_FAILED", "what a code means"),
+        ("herd doctor -o json", "for a monitoring script; the exit code is 1 when there is an error"),
     ),
+    ("top",): (
+        ("herd top", "the busiest workers and connectors now"),
+        ("herd top -f --interval 5", "again every five seconds"),
+    ),
+    ("events",): (
+        ("herd events flights --since 2h", "changes, placements, states and failures of two hours"),
+        ("herd events -f", "of all connectors, as they happen"),
+    ),
+    ("logs", "connector"): (("herd logs co flights -f", "of all its tasks, and new lines as they come"),),
+    ("logs", "task"): (("herd logs task flights/0 --since 15m", "of one task"),),
+    ("logs", "worker"): (("herd logs wo 127.0.0.1:7204 -n 50", "the latest 50 lines of a worker and its tasks"),),
+    ("logs", "service"): (("herd logs service herder -f", "of a process of `herd up`"),),
     ("demo",): (
         ("herd demo", "flights from Kafka to Parquet while a worker is killed"),
         ("herd demo --keep", "and keep the topic and the Parquet files"),

@@ -64,15 +64,17 @@ def run(output: Format, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         raise typer.Exit(130) from None
 
 
-def _say_mesh(text: str) -> None:
-    err.print(f"[dim]{escape(text)}[/]", soft_wrap=True)
-
-
 def with_herder(output: Format, herder: str | None, work: Callable[[HerderClient], Awaitable[None]]) -> None:
     """Run one command that talks to the leading herder."""
 
     async def connected() -> None:
-        async with HerderClient(find_herder(herder), check=guard(herder, _say_mesh)) as client:
+        check = guard(herder, tell_wait)
+        async with HerderClient(find_herder(herder), check=check, on_wait=tell_wait) as client:
             await work(client)
 
     run(output, connected)
+
+
+def tell_wait(line: str) -> None:
+    """Say on standard error which mesh the command reaches, or what it waits for."""
+    err.print(f"[dim]{escape(line)}[/]", soft_wrap=True)

@@ -173,6 +173,36 @@ def worker(message: herder.Worker) -> Json:
     }
 
 
+def worker_status(message: worker_service.GetWorkerStatusResponse) -> Json:
+    """Release, disks and use of a worker's processes; `own` is None where the worker cannot measure it."""
+    return {
+        "version": message.version or None,
+        "slots": message.slots,
+        "own": _usage(message.own) if message.HasField("own") else None,
+        "runs": [
+            {"connector": one.task.connector, "task": one.task.task, "pid": one.pid, **_usage(one.usage)}
+            for one in message.runs
+        ],
+        "disks": [
+            {"path": one.path, "total_bytes": one.total_bytes, "free_bytes": one.free_bytes} for one in message.disks
+        ],
+    }
+
+
+def _usage(message: worker_service.ProcessUsage) -> Json:
+    return {"cpu_ms": message.cpu_ms, "memory_bytes": message.memory_bytes}
+
+
+def log_line(message: worker_service.LogLine) -> Json:
+    """One log line of a worker; `connector` and `task` are None for lines about more than one."""
+    return {
+        "time": message.time.ToJsonString(),
+        "connector": message.connector or None,
+        "task": message.task if message.HasField("task") else None,
+        "text": message.text,
+    }
+
+
 def config_field(message: worker_service.ConfigField) -> Json:
     """One key of a config definition."""
     return {
@@ -283,6 +313,8 @@ def store(message: store_pb2.StoreStatus) -> Json:
         "message": message.message,
         "since": message.since.ToJsonString(),
         "topic": message.topic,
+        "version": message.version or None,
+        "cluster_id": message.cluster_id or None,
         "undecodable_count": message.undecodable_count,
         "undecodable": [
             {

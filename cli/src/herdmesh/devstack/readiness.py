@@ -83,6 +83,51 @@ def _metadata(bootstrap: str, access: Mapping[str, str] | None, said: Callable[[
     return metadata if metadata.brokers else None
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterHealth:
+    """The id of a Kafka cluster and the partitions that need attention; partitions as `topic-number`."""
+
+    cluster_id: str
+    offline_partitions: list[str]
+    under_replicated_partitions: list[str]
+
+
+def cluster_health(bootstrap: str, timeout_s: float) -> ClusterHealth | str:
+    """The health of the cluster at `bootstrap`, or the reason why no broker answered. Blocks up to `timeout_s`;
+    creates no topic. Raises AccessUnusable for a client that cannot be created.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    from herdmesh.kafka.logins import ready
+
+    reasons: list[str] = []
+
+    def on_error(error: KafkaError) -> None:
+        reasons.append(error.str())
+
+    config: dict[str, Any] = {"bootstrap.servers": bootstrap, "error_cb": on_error}
+    try:
+        admin = AdminClient(ready(config), logger=_SILENT)
+    except KafkaException as error:
+        raise AccessUnusable(str(error.args[0].str())) from error
+    try:
+        found: Any = admin.list_topics(timeout=timeout_s)
+    except KafkaException as error:
+        admin.poll(0)
+        return reasons[0] if reasons else str(error.args[0].str())
+    offline: list[str] = []
+    behind: list[str] = []
+    for topic in found.topics.values():
+        for partition in topic.partitions.values():
+            name = f"{topic.topic}-{partition.id}"
+            if partition.leader < 0:
+                offline.append(name)
+            elif len(partition.isrs) < len(partition.replicas):
+                behind.append(name)
+    return ClusterHealth(str(found.cluster_id), sorted(offline), sorted(behind))
+
+
 async def serves(channel: grpc.aio.Channel, timeout_s: float = 2.0) -> bool:
     """True when the gRPC server behind `channel` reports SERVING for itself as a whole."""
     # by method name: the generated health stub carries no types

@@ -5,7 +5,7 @@ next step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -13,10 +13,11 @@ from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import completion, views
+from herdmesh.cli import completion, traces, views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.get import fetch_connector, fetch_tasks, fetch_worker
 from herdmesh.cli.connector_files import to_properties
+from herdmesh.cli.diagnosis import Diagnosis, Level, diagnose
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.hidden_secrets import ShowSecretsOption, hide_in_connectors
 from herdmesh.cli.output import (
@@ -38,6 +39,10 @@ from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, Worker
 _VALIDATION_S = 3.0
 """A connector may query its database during validation: describe does not wait longer for that."""
 
+_LEVEL_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "bold red"}
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Whole stack traces, with the frames of libraries.")
+]
 describe_app = typer.Typer(no_args_is_help=True, help="Show one object in full.")
 
 
@@ -47,9 +52,10 @@ def describe_connector(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
     show_secrets: ShowSecretsOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
-    """Show a connector: worker, generation, restarts, last error with its trace, lag, next step, config, and settings
-    that do not have their effect.
+    """Show a connector: first what is wrong and what will happen, in one sentence; then worker, generation, restarts,
+    errors with the frames of your code, lag, config, and settings that do not have their effect.
     """
 
     async def work(client: HerderClient) -> None:
@@ -57,10 +63,11 @@ def describe_connector(
         found["warnings"] = await _warnings(client, found["config"])
         if not show_secrets:
             await hide_in_connectors(client, [found])
+        diagnosis = diagnose(found)
         if output.is_document:
-            print_document(output, found)
+            print_document(output, {"diagnosis": diagnosis.to_json(), **found})
         else:
-            _print_connector(found)
+            print_connector(found, diagnosis, verbose=verbose)
 
     with_herder(output, herder, work)
 
@@ -160,9 +167,9 @@ async def _warnings(client: HerderClient, config: views.Json) -> list[views.Json
     return views.warnings(reply.validation.warnings)
 
 
-def story(unit: views.Json) -> Iterator[str]:
+def story(unit: views.Json, told: Collection[str] = ()) -> Iterator[str]:
     """The lines about a connector or task for an operator, as markup: its state, the reason for it, and the
-    next step.
+    next step. `told` are the messages that were printed before; they are left out.
     """
     held = f"on {escape(unit['worker_id'])}, generation {unit['generation']}" if unit["worker_id"] else "on no worker"
     since = f", for {age(unit['since'])}" if "since" in unit else ""
@@ -170,16 +177,30 @@ def story(unit: views.Json) -> Iterator[str]:
     if "placed_because" in unit:
         placed = f" since {unit['placed_time']}" if "placed_time" in unit else ""
         yield f"on {escape(unit['worker_id'])}{placed}, because {escape(unit['placed_because'])}"
-    if "explanation" in unit and unit["explanation"] not in (one["message"] for one in unit.get("conditions", ())):
-        yield escape(unit["explanation"])
-    restart = unit.get("auto_restart")
-    if restart is not None and _tells_more(unit, restart):
-        yield _restart_line(restart, unit.get("error", ""))
-    for one in unit.get("conditions", []):
+    conditions = unit.get("conditions", [])
+    explanation = unit.get("explanation", "")
+    if explanation and explanation not in (*told, *(one["message"] for one in conditions)):
+        yield escape(explanation)
+    yield from _restart_lines(unit, told)
+    for one in conditions:
         since = one.get("wait", {}).get("since")
-        yield f"{one['type']} {f'for {age(since)}, ' if since else ''}{escape(one['message'])}"
-    if "error" in unit:
+        if one["message"] not in told:
+            yield f"{one['type']} {f'for {age(since)}, ' if since else ''}{escape(one['message'])}"
+    if unit.get("error") and unit["error"] not in told:
         yield f"[red]{escape(unit['error'])}[/] ({unit['error_class'].lower() or 'unknown'})"
+
+
+def _restart_lines(unit: views.Json, told: Collection[str]) -> Iterator[str]:
+    """The line about automatic restarts; where the explanation has it already, only the error before this one."""
+    restart = unit.get("auto_restart")
+    if restart is None:
+        return
+    last = restart.get("last_error")
+    if "restart" in unit.get("explanation", ""):
+        if last and last not in (*told, unit.get("error", "")):
+            yield f"the error before: {escape(last)}"
+    elif _tells_more(unit, restart):
+        yield _restart_line(restart, unit.get("error", ""))
 
 
 def _tells_more(unit: views.Json, restart: views.Json) -> bool:
@@ -199,12 +220,16 @@ def _restart_line(restart: views.Json, shown: str) -> str:
     return line + (f", last error: {escape(last)}" if last and last != shown else "")
 
 
-def _print_connector(found: views.Json) -> None:
+def print_connector(found: views.Json, diagnosis: Diagnosis, *, verbose: bool = False) -> None:
+    """Print a connector in full, its diagnosis first."""
+    out.print(escape(diagnosis.sentence), style=_LEVEL_STYLES[diagnosis.level], soft_wrap=True)
+    out.print()
+    stories = _Stories(diagnosis.quotes, verbose=verbose)
     out.print(
         f"[bold]{escape(found['name'])}[/] ({found['type']}), wanted {colored(found['target_state'] or 'STARTED')}, "
         f"behind {connector_lag(found)}, uncommitted {connector_uncommitted(found)}"
     )
-    _print_story("connector", found["connector"])
+    stories.print("connector", found["connector"])
     if found["tasks"]:
         rows = [
             [*row, str(task["generation"] or "-"), age(task.get("since"))]
@@ -214,7 +239,7 @@ def _print_connector(found: views.Json) -> None:
     for task in found["tasks"]:
         if any(key in task for key in ("placed_because", "explanation", "auto_restart", "conditions", "error")):
             out.print()
-            _print_story(f"task {task['id']}", task)
+            stories.print(f"task {task['id']}", task)
     _print_offsets(found["tasks"])
     _print_config(found["config"])
     if found["warnings"] is None:
@@ -225,7 +250,7 @@ def _print_connector(found: views.Json) -> None:
 
 
 def _print_task(found: views.Json) -> None:
-    _print_story(escape(found["name"]), found)
+    _Stories((), verbose=False).print(escape(found["name"]), found)
     rows = [[*task_row(found), str(found["generation"] or "-"), age(found.get("since"))]]
     out.print(table(None, (*TASK_COLUMNS, "GENERATION", "AGE"), rows))
     _print_offsets([found])
@@ -260,10 +285,29 @@ def _print_config(config: views.Json) -> None:
     out.print(table("\nconfig", ("KEY", "VALUE"), rows))
 
 
-def _print_story(title: str, unit: views.Json) -> None:
-    first, *rest = story(unit)
-    out.print(f"[bold]{title}[/] {first}", soft_wrap=True)
-    for line in rest:
-        out.print(f"  {line}", soft_wrap=True)
-    if "trace" in unit and unit["trace"] != unit.get("error"):
-        out.print(escape(unit["trace"]), style="red", soft_wrap=True)
+class _Stories:
+    """The printed stories of a connector's units: no message and no trace is printed twice."""
+
+    def __init__(self, told: Collection[str], *, verbose: bool) -> None:
+        self._told = set(told) - {""}
+        self._traced: dict[str, str] = {}
+        self._verbose = verbose
+
+    def print(self, title: str, unit: views.Json) -> None:
+        """Print the story of one unit, and its trace."""
+        first, *rest = story(unit, self._told)
+        out.print(f"[bold]{title}[/] {first}", soft_wrap=True)
+        for line in rest:
+            out.print(f"  {line}", soft_wrap=True)
+        self._told |= {unit.get("error", ""), *(one["message"] for one in unit.get("conditions", ()))} - {""}
+        trace = unit.get("trace", "")
+        if trace in ("", unit.get("error")):
+            return
+        if trace in self._traced:
+            out.print(f"  trace: as of {self._traced[trace]}")
+            return
+        self._traced[trace] = title
+        shown, hidden = (trace, 0) if self._verbose else traces.shortened(trace)
+        out.print(escape(shown), style="red", soft_wrap=True)
+        if hidden:
+            out.print(f"  [dim]{hidden} frames of libraries are left out; -v shows them[/]")

@@ -16,12 +16,12 @@ from rich.markup import escape
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as store
 from herdmesh.api.configstore.v1.config_read_service_pb2_grpc import ConfigReadServiceStub
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import views
+from herdmesh.cli import changes, views
 from herdmesh.cli.client import HerderClient, find_config_stores
 from herdmesh.cli.commands.apply import tell_warnings
 from herdmesh.cli.commands.doctor import ConfigStoresOption
 from herdmesh.cli.errors import EXIT_UNAVAILABLE, EXIT_USAGE, CommandError, from_reason
-from herdmesh.cli.output import Format, out, print_document, table
+from herdmesh.cli.output import Format, err, out, print_document, table
 from herdmesh.cli.results import end_with
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, run, with_herder
 from herdmesh.cli.waiting import Floors, TimeoutOption, WaitOption, wait_of
@@ -34,6 +34,7 @@ _READ_SERVICE = "herdmesh.api.configstore.v1.ConfigReadService"
 _TIMEOUT_S = 10.0
 _PAGE_SIZE = 200
 _SHOWN = 20
+_DIFF_STYLES = {"+": "green", "-": "red", "~": "yellow"}
 
 
 def history(
@@ -41,36 +42,81 @@ def history(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=0, help="Maximum number to list; 0 = all that are kept.")
     ] = _SHOWN,
+    diff: Annotated[bool, typer.Option("--diff", "-d", help="Show old and new values; secrets are ****.")] = False,
+    all_changes: Annotated[
+        bool, typer.Option("--all", "-a", help="Also the herder's own steps, such as commits of task configs.")
+    ] = False,
     config_store: ConfigStoresOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """List the changes of a connector with caller and time, newest first; also of a deleted connector."""
+    """List the changes of a connector with caller and time, newest first; also of a deleted connector. The steps that a
+    herder carried out because of a change are listed with --all.
+    """
 
     async def work() -> None:
-        found: list[views.Json] = []
-        async for entry in _entries(name, config_store):
-            found.append(view(entry))
-            if len(found) == limit:
-                break
+        read, listed, steps = await _read_changes(name, config_store, limit, all_changes=all_changes, diff=diff)
+        if diff:
+            numbers = {one["revision"]: one for one in changes.with_values(read)}
+            listed = [numbers[one["revision"]] for one in listed]
         if output.is_document:
-            print_document(output, found)
+            print_document(output, listed)
             return
-        if not found:
+        if not listed:
             out.print(f"no changes are recorded of {escape(name)}")
             return
-        rows = [
-            [
-                one["time"],
-                escape(one["caller"] or "-"),
-                one["operation"],
-                escape(summary_of(one)),
-                escape(one["revision"].rpartition("@")[2]),
-            ]
-            for one in found
-        ]
-        out.print(table(None, ("TIME", "CALLER", "OPERATION", "CHANGED", "REVISION"), rows))
+        _print_changes(listed, by=all_changes)
+        if steps:
+            err.print(f"[dim]and {steps} steps of the herder among them; --all lists these too[/]")
 
     run(output, work)
+
+
+async def _read_changes(
+    name: str, config_store: str | None, limit: int, *, all_changes: bool, diff: bool
+) -> tuple[list[views.Json], list[views.Json], int]:
+    """The changes read, those to list, and the number of the herder's steps between these. For a `diff` the reading
+    goes on to the config before the last one.
+    """
+    read: list[views.Json] = []
+    listed: list[views.Json] = []
+    steps, lacks_earlier = 0, False
+    async for entry in history_entries(name, config_store):
+        one = changes.view(entry)
+        read.append(one)
+        if one["config"] is not None or one["deleted"]:
+            lacks_earlier = False
+        if not limit or len(listed) < limit:
+            if all_changes or one["by"] == "caller":
+                listed.append(one)
+                lacks_earlier = lacks_earlier or one["config"] is not None
+            else:
+                steps += 1
+        if limit and len(listed) == limit and not (diff and lacks_earlier):
+            break
+    return read, listed, steps
+
+
+def _print_changes(listed: list[views.Json], *, by: bool) -> None:
+    columns = ("TIME", *(("BY",) if by else ()), "CALLER", "OPERATION", "CHANGED", "REVISION")
+    rows = [
+        [
+            one["time"],
+            *((one["by"],) if by else ()),
+            escape(one["caller"] or "-"),
+            one["operation"],
+            escape(changes.summary_of(one)),
+            escape(one["revision"].rpartition("@")[2]),
+        ]
+        for one in listed
+    ]
+    if "diff" not in listed[0]:
+        out.print(table(None, columns, rows))
+        return
+    for one, row in zip(listed, rows, strict=True):
+        out.print("  ".join(cell for name, cell in zip(columns, row, strict=True) if name != "CHANGED"), soft_wrap=True)
+        lines = changes.diff_lines(one) or [f"  {changes.summary_of(one)}"]
+        for line in lines:
+            out.print(escape(line), style=_DIFF_STYLES.get(line[2:3], ""), soft_wrap=True)
 
 
 def restore(
@@ -130,14 +176,16 @@ def restore(
     with_herder(output, herder, work)
 
 
-async def _entries(name: str, config_store: str | None) -> AsyncIterator[store.HistoryEntry]:
+async def history_entries(
+    name: str, config_store: str | None, page_size: int = _PAGE_SIZE
+) -> AsyncIterator[store.HistoryEntry]:
     """The changes, newest first, page by page. Raises CommandError."""
     addresses = find_config_stores(config_store)
     async with connect(addresses, _READ_SERVICE if len(addresses) > 1 else "") as channel:
         ask: Any = ConfigReadServiceStub(channel).GetHistory
         token = ""
         while True:
-            request = store.GetHistoryRequest(connector=name, page_size=_PAGE_SIZE, page_token=token)
+            request = store.GetHistoryRequest(connector=name, page_size=page_size, page_token=token)
             try:
                 page: store.GetHistoryResponse = await ask(request, timeout=_TIMEOUT_S)
             except Unreachable as error:
@@ -160,7 +208,7 @@ async def _entry(name: str, revision: str, config_store: str | None) -> store.Hi
     """The change at a revision, which may be given in full or as history shows it. Raises CommandError when it has no
     config.
     """
-    async for entry in _entries(name, config_store):
+    async for entry in history_entries(name, config_store):
         text = revisions.to_text(revisions.from_proto(entry.revision))
         if revision in (text, text.rpartition("@")[2]):
             if not entry.HasField("config_after"):
@@ -187,51 +235,3 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise CommandError("USAGE", "--secret is KEY=VALUE", exit_code=EXIT_USAGE)
     return key, value
-
-
-def view(entry: store.HistoryEntry) -> views.Json:
-    """One change as JSON; fields that the change does not have are null."""
-    return {
-        "revision": revisions.to_text(revisions.from_proto(entry.revision)),
-        "time": entry.time.ToJsonString(),
-        "caller": entry.caller or None,
-        "operation": entry.operation,
-        "request_id": entry.request_id or None,
-        "config": views.properties(entry.config_after) if entry.HasField("config_after") else None,
-        "redacted": list(entry.redacted_properties),
-        "changed": list(entry.changed_properties),
-        "target_state": views.target_state(entry.target_state_after) or None,
-        "task_count": entry.task_count if entry.HasField("task_count") else None,
-        "restart": _restart(entry.restart) if entry.HasField("restart") else None,
-        "restored_revision": revisions.to_text(revisions.from_proto(entry.restored_revision)) or None,
-        "deleted": entry.deleted,
-    }
-
-
-def _restart(asked: store.RestartAsked) -> views.Json:
-    return {
-        "task": asked.task if asked.HasField("task") else None,
-        "include_tasks": asked.include_tasks,
-        "only_failed": asked.only_failed,
-    }
-
-
-def _what_restarted(asked: views.Json) -> str:
-    if asked["task"] is not None:
-        return f"task {asked['task']}"
-    what = "the connector and its tasks" if asked["include_tasks"] else "the connector"
-    return f"{what}, only failed ones" if asked["only_failed"] else what
-
-
-def summary_of(one: views.Json) -> str:
-    """The effect of a change, in a few words."""
-    if one["deleted"]:
-        return "deleted"
-    parts = [", ".join(one["changed"])] if one["changed"] else []
-    parts += [str(one["target_state"])] if one["target_state"] else []
-    parts += [f"{one['task_count']} tasks"] if one["task_count"] is not None else []
-    parts += [_what_restarted(one["restart"])] if one["restart"] is not None else []
-    parts += (
-        [f"restored to {one['restored_revision'].rpartition('@')[2]}"] if one["restored_revision"] is not None else []
-    )
-    return "; ".join(parts) or ("the same config" if one["config"] is not None else "-")

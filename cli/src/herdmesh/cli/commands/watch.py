@@ -50,6 +50,7 @@ def watch(
                 while not following.done():
                     live.update(board.render(), refresh=True)
                     await asyncio.sleep(_REFRESH_S)
+            following.result()
         finally:
             following.cancel()
 

@@ -8,7 +8,9 @@ Invariant: the status can be created in every role, also before a topic was open
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
+from importlib import metadata
 from typing import Any, Final
 
 from herdmesh.api.common.v1 import revision_pb2, store_pb2
@@ -38,7 +40,17 @@ def store_status(
         undecodable=undecodable,
     )
     status.since.FromMilliseconds(health.since_ms)
+    status.version = _release()
+    status.report_time.GetCurrentTime()
     return status
+
+
+@functools.cache
+def _release() -> str:
+    try:
+        return metadata.version("herdmesh-core")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def meta_if_open(store: TopicStore[Any, Any]) -> revision_pb2.ResponseMeta | None:

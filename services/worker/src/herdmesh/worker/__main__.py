@@ -33,6 +33,7 @@ from herdmesh.session.model import UnitId
 from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.offsets import OffsetFile, Offsets
 from herdmesh.worker.effects.plugins import ConnectorHost, Plugins, discover
+from herdmesh.worker.effects.process_status import ProcessStatus
 from herdmesh.worker.effects.runs import (
     Applications,
     EndWatch,
@@ -46,6 +47,7 @@ from herdmesh.worker.effects.runs import (
 )
 from herdmesh.worker.effects.stores import Commands, HerderSession, StatusClient
 from herdmesh.worker.errors import SparkUnavailable
+from herdmesh.worker.log_lines import RecentLines
 from herdmesh.worker.loop import Effects, WorkerLoop
 from herdmesh.worker.metrics.collector import WorkerMetrics
 from herdmesh.worker.run import Loggers
@@ -124,9 +126,9 @@ async def serve_on(
     runs = Runs(processes, specs, watch.remember_sign, loggers.changed, loop.emit)
     told = Offsets(specs, offsets)
     commands = Commands(settings, specs, plugins, loggers, told, DeadLetters(specs, offsets))
-    server = _server(
-        settings, WorkerServicer(loop, commands, plugins), RunServicer(processes, runs, loop.emit, offsets), loop
-    )
+    lines, status = RecentLines(), ProcessStatus(incarnation, settings.slots, sees_runs=settings.sees_runs)
+    for_runs = RunServicer(processes, runs, loop.emit, offsets, lines)
+    server = _server(settings, WorkerServicer(loop, commands, plugins, lines, status), for_runs, loop)
     port = await server.start()
     metrics.start()
     on_listening(port)
@@ -167,7 +169,8 @@ async def serve_on(
     background = [*effects.watch.start(), *effects.ends.start(), *effects.statuses.start(), *effects.session.start()]
     await server.set_all_serving(True)
     try:
-        code = await _until_over(loop, effects, background, stop, spark.lost, server)
+        with lines.copying_log():
+            code = await _until_over(loop, effects, background, stop, spark.lost, server)
     finally:
         found.close()
         specs.providers.close()

@@ -131,7 +131,8 @@ class WorkerLoop:
                 _log.info("run_submitted", unit=unit.log_context, run_id=run_id)
                 effects.runs.submit(instruction)
             case instructions.StopRun(run_id=run_id, reason=reason):
-                _log.info("run_stop_requested", unit=effects.runs.unit_of(run_id), run_id=run_id, reason=reason)
+                unit = effects.runs.unit_of(run_id)
+                _log.info("run_stop_requested", unit=unit.log_context if unit else "", run_id=run_id, reason=reason)
                 effects.runs.stop(run_id, reason)
             case instructions.ShareRun(run_id=run_id, run_ms=run_ms):
                 effects.runs.share(run_id, run_ms)

@@ -142,6 +142,14 @@ def _errors_from(message: task_pb2.TaskErrors) -> contract.ErrorCounts:
     return contract.ErrorCounts(**{name: getattr(message, name) for name in _ERROR_COUNTS})
 
 
+def run_log_to(lines: Iterable[tuple[int, str]], omitted: int) -> run_service_pb2.RunRequest:
+    """Log lines of a run, as (time in ms, text)."""
+    log = run_service_pb2.RunLog(omitted=omitted)
+    for time_ms, text in lines:
+        log.lines.add(text=text).time.FromMilliseconds(time_ms)
+    return run_service_pb2.RunRequest(log=log)
+
+
 def run_event_from(run_id: str, request: run_service_pb2.RunRequest) -> events.Event | None:
     """The event of a run's message after hello; None for one that is newer than this worker knows."""
     match request.WhichOneof("message"):

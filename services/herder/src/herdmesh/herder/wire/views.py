@@ -106,7 +106,7 @@ def gone_worker(worker_id: str) -> pb.Worker:
 
 
 def cluster(view: ClusterView, version: str, cluster_id: str, revision: Revision | None) -> admin_pb.GetClusterResponse:
-    return admin_pb.GetClusterResponse(
+    found = admin_pb.GetClusterResponse(
         meta=revisions.meta(revision),
         cluster_id=cluster_id,
         version=version,
@@ -117,6 +117,8 @@ def cluster(view: ClusterView, version: str, cluster_id: str, revision: Revision
         start_count=view.start_count,
         adopted_count=view.adopted_count,
     )
+    found.report_time.GetCurrentTime()
+    return found
 
 
 def restart_items(answer: Restarting) -> list[lifecycle_pb.RestartPlanItem]:

@@ -4,7 +4,8 @@ Owns the stream to the worker. Creates its channel only when used, which is afte
 
 - A process that waits for its order uses no processor time.
 - No call of the loop's thread blocks or raises for a broken stream, except `store_offsets`, whose caller must know.
-- The outgoing queue has at most one progress report (the latest wins), offsets to store, and one last word.
+- The outgoing queue has at most one progress report (the latest wins), offsets to store, some log lines, and one last
+  word.
 - A broken stream becomes a `Stop`, because nobody needs a run without a worker.
 - The sending thread reports that the loop moves; it does not need the loop's thread for that (`run_watch`).
 """
@@ -39,6 +40,7 @@ from herdmesh.engine.runtime import (
 from herdmesh.session import wire as session_wire
 from herdmesh.worker import wire
 from herdmesh.worker.errors import RunLost
+from herdmesh.worker.log_lines import LineQueue
 from herdmesh.worker.run.run_watch import RunWatch
 
 _LAST_WORD_TIMEOUT_S: Final = 5.0
@@ -119,6 +121,8 @@ class WorkerLink:
         self._ordered = threading.Event()
         self._over = threading.Event()
         self._commands: deque[Command] = deque()
+        self.log = LineQueue(self._wake)
+        """Copies of log lines for the worker."""
 
     def __enter__(self) -> WorkerLink:
         stub = run_service_pb2_grpc.RunServiceStub(self._channel)
@@ -156,6 +160,16 @@ class WorkerLink:
             self._broken = self._broken or "closed"
             self._changed.notify_all()
         self._channel.close()
+
+    def _wake(self) -> None:
+        """Wake the sending thread; called with a logger's lock, so it never waits for `_changed`, whose owner may log.
+        Lines that miss their wake-up go out when the loop is looked at next, within two seconds.
+        """
+        if self._changed.acquire(blocking=False):
+            try:
+                self._changed.notify_all()
+            finally:
+                self._changed.release()
 
     def progress(self, progress: ProgressReport) -> None:
         """Queue a progress report; it replaces a waiting one, whose measures are added."""
@@ -211,13 +225,15 @@ class WorkerLink:
         yield run_service_pb2.RunRequest(hello=hello)
         while True:
             with self._changed:
-                if not (self._latest or self._to_store or self._last_word or self._broken):
+                if not (self._latest or self._to_store or self._last_word or self._broken or self.log):
                     self._changed.wait(self._next_look_s())
                 if self._broken is not None:
                     return
                 progress, self._latest = self._latest, None
                 to_store, self._to_store = self._to_store, None
                 last_word = self._last_word
+            if self.log:
+                yield wire.run_log_to(*self.log.take())
             if (found := self._look()) is not None:
                 yield run_service_pb2.RunRequest(pulse=found)
             if progress is not None:

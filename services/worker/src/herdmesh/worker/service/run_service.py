@@ -18,6 +18,7 @@ from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker import wire
 from herdmesh.worker.effects.offsets import OffsetFile
 from herdmesh.worker.effects.runs import Applications, LastWord, MemoryWatch, RunLine, Runs
+from herdmesh.worker.log_lines import RecentLines
 from herdmesh.worker.state import events
 
 _LAST_WORDS: Final[dict[type[events.Event], LastWord]] = {
@@ -35,12 +36,16 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         runs: Runs,
         emit: Callable[[events.Event], Awaitable[None]],
         offsets: OffsetFile | None = None,
+        recent: RecentLines | None = None,
     ) -> None:
-        """`offsets` stores the offsets of sources in a file; None = no offsets file."""
+        """`offsets` stores the offsets of sources in a file; None = no offsets file. `recent` keeps the runs' log
+        lines; None = in a memory of its own.
+        """
         self._processes = processes
         self._runs = runs
         self._emit = emit
         self._offsets = offsets
+        self._recent = recent or RecentLines()
         self._memory = MemoryWatch()
 
     async def Run(
@@ -79,6 +84,9 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
                 if request.WhichOneof("message") == "store_offsets":
                     await self._store(request.store_offsets, line)
                     continue
+                if request.WhichOneof("message") == "log":
+                    self._keep(request.log, line)
+                    continue
                 event = wire.run_event_from(line.run_id, request)
                 if event is not None:
                     await self._emit(event)
@@ -88,6 +96,12 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
             return
         finally:
             line.end()
+
+    def _keep(self, log: run_service_pb2.RunLog, line: RunLine) -> None:
+        unit = self._runs.unit_of(line.run_id)
+        if unit is not None:
+            lines = [(one.time.ToMilliseconds(), one.text) for one in log.lines]
+            self._recent.add_run(unit, lines, log.omitted)
 
     async def _store(self, wanted: run_service_pb2.StoreOffsets, line: RunLine) -> None:
         offsets = {one.key: one.value if one.HasField("value") else None for one in wanted.offsets}

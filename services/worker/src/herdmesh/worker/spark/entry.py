@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from herdmesh.rpc.resource import name_process
 from herdmesh.session import wire as session_wire
 from herdmesh.session.model import Failure
 from herdmesh.worker import wire
+from herdmesh.worker.log_lines import CopiedStream, copied_handlers
 from herdmesh.worker.output_limit import LimitedLoggers, LimitedStream, OutputLimit
 from herdmesh.worker.run import Launch, RunOrder, RunSpans, WorkerLink, loggers
 from herdmesh.worker.spark.deaths import say_begun
@@ -77,7 +78,7 @@ def execute(launch: Launch) -> None:
             log_with(trace_id=trace_id)
         spans = RunSpans(order.spec) if tracing.wanted() else None
         with spans or contextlib.nullcontext():
-            with _limited_output(f"the task {log_context.unit_of(order.spec)}"):
+            with _limited_output(f"the task {log_context.unit_of(order.spec)}", link.log.add):
                 word = _last_word(order, link, spans)
             heard = link.last_word(word)
         if not heard:
@@ -85,16 +86,17 @@ def execute(launch: Launch) -> None:
 
 
 @contextlib.contextmanager
-def _limited_output(whose: str) -> Generator[None]:
+def _limited_output(whose: str, copy: Callable[[str], None]) -> Generator[None]:
     """Limit the task's output and the log lines of loggers other than Herdmesh's, which go to the worker's log, by
-    `OutputLimit`.
+    `OutputLimit`; `copy` gets every line that is written.
     """
     limit, streams, root = OutputLimit(whose), (sys.stdout, sys.stderr), logging.getLogger()
     of_loggers, handlers = OutputLimit(f"the loggers of {whose}"), [*root.handlers]
-    sys.stdout, sys.stderr = (LimitedStream(stream, limit) for stream in streams)
+    sys.stdout, sys.stderr = (LimitedStream(CopiedStream(stream, copy), limit) for stream in streams)
     root.handlers[:] = [LimitedLoggers(one, of_loggers) for one in handlers]
     try:
-        yield
+        with copied_handlers(handlers, copy):
+            yield
     finally:
         root.handlers[:] = handlers
         sys.stdout, sys.stderr = streams

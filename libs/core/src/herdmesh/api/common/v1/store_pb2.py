@@ -25,19 +25,19 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"herdmesh/api/common/v1/store.proto\x12\x16herdmesh.api.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x02\n\x0bStoreStatus\x12/\n\x04role\x18\x01 \x01(\x0e\x32!.herdmesh.api.common.v1.StoreRole\x12\x39\n\tcondition\x18\x02 \x01(\x0e\x32&.herdmesh.api.common.v1.StoreCondition\x12\x0f\n\x07message\x18\x03 \x01(\t\x12)\n\x05since\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05topic\x18\x05 \x01(\t\x12\x19\n\x11undecodable_count\x18\x06 \x01(\x03\x12>\n\x0bundecodable\x18\x07 \x03(\x0b\x32).herdmesh.api.common.v1.UndecodableRecord\x12\x12\n\ncluster_id\x18\x08 \x01(\t\"b\n\x11UndecodableRecord\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t*\xa3\x01\n\tStoreRole\x12\x1a\n\x16STORE_ROLE_UNSPECIFIED\x10\x00\x12\x18\n\x14STORE_ROLE_REPLAYING\x10\x01\x12\x16\n\x12STORE_ROLE_REPLICA\x10\x02\x12\x1a\n\x16STORE_ROLE_TAKING_OVER\x10\x03\x12\x15\n\x11STORE_ROLE_WRITER\x10\x04\x12\x15\n\x11STORE_ROLE_CLOSED\x10\x05*\x97\x03\n\x0eStoreCondition\x12\x1f\n\x1bSTORE_CONDITION_UNSPECIFIED\x10\x00\x12\x1b\n\x17STORE_CONDITION_HEALTHY\x10\x01\x12&\n\"STORE_CONDITION_BROKER_UNREACHABLE\x10\x02\x12(\n$STORE_CONDITION_CLEANUP_POLICY_WRONG\x10\x03\x12)\n%STORE_CONDITION_PARTITION_COUNT_WRONG\x10\x04\x12\"\n\x1eSTORE_CONDITION_NOT_AUTHORIZED\x10\x05\x12#\n\x1fSTORE_CONDITION_TOPIC_RECREATED\x10\x06\x12\"\n\x1eSTORE_CONDITION_FOREIGN_WRITER\x10\x07\x12\x1a\n\x16STORE_CONDITION_FENCED\x10\x08\x12\x1a\n\x16STORE_CONDITION_FAILED\x10\t\x12%\n!STORE_CONDITION_TAKE_OVER_BLOCKED\x10\nb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"herdmesh/api/common/v1/store.proto\x12\x16herdmesh.api.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x02\n\x0bStoreStatus\x12/\n\x04role\x18\x01 \x01(\x0e\x32!.herdmesh.api.common.v1.StoreRole\x12\x39\n\tcondition\x18\x02 \x01(\x0e\x32&.herdmesh.api.common.v1.StoreCondition\x12\x0f\n\x07message\x18\x03 \x01(\t\x12)\n\x05since\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05topic\x18\x05 \x01(\t\x12\x19\n\x11undecodable_count\x18\x06 \x01(\x03\x12>\n\x0bundecodable\x18\x07 \x03(\x0b\x32).herdmesh.api.common.v1.UndecodableRecord\x12\x12\n\ncluster_id\x18\x08 \x01(\t\x12\x0f\n\x07version\x18\t \x01(\t\x12/\n\x0breport_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"b\n\x11UndecodableRecord\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t*\xa3\x01\n\tStoreRole\x12\x1a\n\x16STORE_ROLE_UNSPECIFIED\x10\x00\x12\x18\n\x14STORE_ROLE_REPLAYING\x10\x01\x12\x16\n\x12STORE_ROLE_REPLICA\x10\x02\x12\x1a\n\x16STORE_ROLE_TAKING_OVER\x10\x03\x12\x15\n\x11STORE_ROLE_WRITER\x10\x04\x12\x15\n\x11STORE_ROLE_CLOSED\x10\x05*\x97\x03\n\x0eStoreCondition\x12\x1f\n\x1bSTORE_CONDITION_UNSPECIFIED\x10\x00\x12\x1b\n\x17STORE_CONDITION_HEALTHY\x10\x01\x12&\n\"STORE_CONDITION_BROKER_UNREACHABLE\x10\x02\x12(\n$STORE_CONDITION_CLEANUP_POLICY_WRONG\x10\x03\x12)\n%STORE_CONDITION_PARTITION_COUNT_WRONG\x10\x04\x12\"\n\x1eSTORE_CONDITION_NOT_AUTHORIZED\x10\x05\x12#\n\x1fSTORE_CONDITION_TOPIC_RECREATED\x10\x06\x12\"\n\x1eSTORE_CONDITION_FOREIGN_WRITER\x10\x07\x12\x1a\n\x16STORE_CONDITION_FENCED\x10\x08\x12\x1a\n\x16STORE_CONDITION_FAILED\x10\t\x12%\n!STORE_CONDITION_TAKE_OVER_BLOCKED\x10\nb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.common.v1.store_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STOREROLE']._serialized_start=506
-  _globals['_STOREROLE']._serialized_end=669
-  _globals['_STORECONDITION']._serialized_start=672
-  _globals['_STORECONDITION']._serialized_end=1079
+  _globals['_STOREROLE']._serialized_start=572
+  _globals['_STOREROLE']._serialized_end=735
+  _globals['_STORECONDITION']._serialized_start=738
+  _globals['_STORECONDITION']._serialized_end=1145
   _globals['_STORESTATUS']._serialized_start=96
-  _globals['_STORESTATUS']._serialized_end=403
-  _globals['_UNDECODABLERECORD']._serialized_start=405
-  _globals['_UNDECODABLERECORD']._serialized_end=503
+  _globals['_STORESTATUS']._serialized_end=469
+  _globals['_UNDECODABLERECORD']._serialized_start=471
+  _globals['_UNDECODABLERECORD']._serialized_end=569
 # @@protoc_insertion_point(module_scope)

@@ -136,6 +136,8 @@ class StoreStatus(_message.Message):
     UNDECODABLE_COUNT_FIELD_NUMBER: _builtins.int
     UNDECODABLE_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    REPORT_TIME_FIELD_NUMBER: _builtins.int
     role: Global___StoreRole.ValueType
     """role of the replica."""
     condition: Global___StoreCondition.ValueType
@@ -148,6 +150,8 @@ class StoreStatus(_message.Message):
     """undecodable_count of records that could not be decoded since this replica started."""
     cluster_id: _builtins.str
     """cluster_id of the Kafka cluster that has the topic. Empty = unknown so far."""
+    version: _builtins.str
+    """version of the replica's release."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """since is when the condition began."""
@@ -155,6 +159,10 @@ class StoreStatus(_message.Message):
     @_builtins.property
     def undecodable(self) -> _containers.RepeatedCompositeFieldContainer[Global___UndecodableRecord]:
         """undecodable are the latest of them, bounded, oldest first."""
+
+    @_builtins.property
+    def report_time(self) -> _timestamp_pb2.Timestamp:
+        """report_time is when the status was made, by the replica's clock."""
 
     def __init__(
         self,
@@ -167,10 +175,12 @@ class StoreStatus(_message.Message):
         undecodable_count: _builtins.int = ...,
         undecodable: _abc.Iterable[Global___UndecodableRecord] | None = ...,
         cluster_id: _builtins.str = ...,
+        version: _builtins.str = ...,
+        report_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["report_time", b"report_time", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "condition", b"condition", "message", b"message", "role", b"role", "since", b"since", "topic", b"topic", "undecodable", b"undecodable", "undecodable_count", b"undecodable_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "condition", b"condition", "message", b"message", "report_time", b"report_time", "role", b"role", "since", b"since", "topic", b"topic", "undecodable", b"undecodable", "undecodable_count", b"undecodable_count", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1015,6 +1015,7 @@ class GetClusterResponse(_message.Message):
     WORKERS_FIELD_NUMBER: _builtins.int
     START_COUNT_FIELD_NUMBER: _builtins.int
     ADOPTED_COUNT_FIELD_NUMBER: _builtins.int
+    REPORT_TIME_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """cluster_id of Kafka. Empty = unknown."""
     version: _builtins.str
@@ -1037,6 +1038,10 @@ class GetClusterResponse(_message.Message):
     def workers(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2_1.Worker]:
         """workers sorted by worker id."""
 
+    @_builtins.property
+    def report_time(self) -> _timestamp_pb2.Timestamp:
+        """report_time is when the response was made, by the clock of the herder that answers."""
+
     def __init__(
         self,
         *,
@@ -1049,10 +1054,11 @@ class GetClusterResponse(_message.Message):
         workers: _abc.Iterable[_connector_pb2_1.Worker] | None = ...,
         start_count: _builtins.int = ...,
         adopted_count: _builtins.int = ...,
+        report_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "report_time", b"report_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopted_count", b"adopted_count", "cluster_id", b"cluster_id", "epoch", b"epoch", "leader_address", b"leader_address", "leader_id", b"leader_id", "meta", b"meta", "start_count", b"start_count", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopted_count", b"adopted_count", "cluster_id", b"cluster_id", "epoch", b"epoch", "leader_address", b"leader_address", "leader_id", b"leader_id", "meta", b"meta", "report_time", b"report_time", "start_count", b"start_count", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,43 +27,47 @@ from herdmesh.api.common.v1 import connector_pb2 as herdmesh_dot_api_dot_common_
 from herdmesh.api.worker.v1 import task_pb2 as herdmesh_dot_api_dot_worker_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(herdmesh/api/worker/v1/run_service.proto\x12\x16herdmesh.api.worker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a!herdmesh/api/worker/v1/task.proto\"\xe4\x02\n\nRunRequest\x12\x31\n\x05hello\x18\x01 \x01(\x0b\x32 .herdmesh.api.worker.v1.RunHelloH\x00\x12\x38\n\x08progress\x18\x02 \x01(\x0b\x32$.herdmesh.api.worker.v1.TaskProgressH\x00\x12\x33\n\x06\x66\x61iled\x18\x03 \x01(\x0b\x32!.herdmesh.api.worker.v1.RunFailedH\x00\x12\x37\n\x08\x66inished\x18\x04 \x01(\x0b\x32#.herdmesh.api.worker.v1.RunFinishedH\x00\x12=\n\rstore_offsets\x18\x05 \x01(\x0b\x32$.herdmesh.api.worker.v1.StoreOffsetsH\x00\x12\x31\n\x05pulse\x18\x06 \x01(\x0b\x32 .herdmesh.api.worker.v1.RunPulseH\x00\x42\t\n\x07message\":\n\x08RunHello\x12\x12\n\nprocess_id\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x05\x12\r\n\x05token\x18\x03 \x01(\t\"y\n\x08RunPulse\x12\x11\n\tsilent_ms\x18\x01 \x01(\x03\x12.\n\nmoved_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x04wait\x18\x03 \x01(\x0b\x32\x1c.herdmesh.api.common.v1.Wait\"=\n\tRunFailed\x12\x30\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\x8c\x01\n\x0bRunFinished\x12.\n\x06reason\x18\x01 \x01(\x0e\x32\x1e.herdmesh.api.worker.v1.RunEnd\x12\x36\n\x08progress\x18\x02 \x01(\x0b\x32$.herdmesh.api.worker.v1.TaskProgress\x12\x15\n\rwake_after_ms\x18\x03 \x01(\x03\"\xd2\x02\n\x0bRunResponse\x12\x31\n\x05order\x18\x01 \x01(\x0b\x32 .herdmesh.api.worker.v1.RunOrderH\x00\x12/\n\x04stop\x18\x02 \x01(\x0b\x32\x1f.herdmesh.api.worker.v1.RunStopH\x00\x12/\n\x04rate\x18\x03 \x01(\x0b\x32\x1f.herdmesh.api.worker.v1.RunRateH\x00\x12\x31\n\x05share\x18\x04 \x01(\x0b\x32 .herdmesh.api.worker.v1.RunShareH\x00\x12?\n\x0eoffsets_stored\x18\x05 \x01(\x0b\x32%.herdmesh.api.worker.v1.OffsetsStoredH\x00\x12/\n\x04rest\x18\x06 \x01(\x0b\x32\x1f.herdmesh.api.worker.v1.RunRestH\x00\x42\t\n\x07message\"U\n\x0cStoreOffsets\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x35\n\x07offsets\x18\x02 \x03(\x0b\x32$.herdmesh.api.worker.v1.StoredOffset\"9\n\x0cStoredOffset\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\".\n\rOffsetsStored\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\x1a\n\x08RunOrder\x12\x0e\n\x06packed\x18\x01 \x01(\x0c\"\x19\n\x07RunStop\x12\x0e\n\x06reason\x18\x01 \x01(\t\"?\n\x07RunRate\x12\x1a\n\x12records_per_second\x18\x01 \x01(\x01\x12\x18\n\x10\x62ytes_per_second\x18\x02 \x01(\x01\"\t\n\x07RunRest\"\x1a\n\x08RunShare\x12\x0e\n\x06run_ms\x18\x01 \x01(\x03*^\n\x06RunEnd\x12\x17\n\x13RUN_END_UNSPECIFIED\x10\x00\x12\x11\n\rRUN_END_QUIET\x10\x01\x12\x13\n\x0fRUN_END_STOPPED\x10\x02\x12\x13\n\x0fRUN_END_YIELDED\x10\x03\x32`\n\nRunService\x12R\n\x03Run\x12\".herdmesh.api.worker.v1.RunRequest\x1a#.herdmesh.api.worker.v1.RunResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(herdmesh/api/worker/v1/run_service.proto\x12\x16herdmesh.api.worker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a!herdmesh/api/worker/v1/task.proto\"\x93\x03\n\nRunRequest\x12\x31\n\x05hello\x18\x01 \x01(\x0b\x32 .herdmesh.api.worker.v1.RunHelloH\x00\x12\x38\n\x08progress\x18\x02 \x01(\x0b\x32$.herdmesh.api.worker.v1.TaskProgressH\x00\x12\x33\n\x06\x66\x61iled\x18\x03 \x01(\x0b\x32!.herdmesh.api.worker.v1.RunFailedH\x00\x12\x37\n\x08\x66inished\x18\x04 \x01(\x0b\x32#.herdmesh.api.worker.v1.RunFinishedH\x00\x12=\n\rstore_offsets\x18\x05 \x01(\x0b\x32$.herdmesh.api.worker.v1.StoreOffsetsH\x00\x12\x31\n\x05pulse\x18\x06 \x01(\x0b\x32 .herdmesh.api.worker.v1.RunPulseH\x00\x12-\n\x03log\x18\x07 \x01(\x0b\x32\x1e.herdmesh.api.worker.v1.RunLogH\x00\x42\t\n\x07message\":\n\x08RunHello\x12\x12\n\nprocess_id\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x05\x12\r\n\x05token\x18\x03 \x01(\t\"y\n\x08RunPulse\x12\x11\n\tsilent_ms\x18\x01 \x01(\x03\x12.\n\nmoved_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x04wait\x18\x03 \x01(\x0b\x32\x1c.herdmesh.api.common.v1.Wait\"L\n\x06RunLog\x12\x31\n\x05lines\x18\x01 \x03(\x0b\x32\".herdmesh.api.worker.v1.RunLogLine\x12\x0f\n\x07omitted\x18\x02 \x01(\x03\"D\n\nRunLogLine\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04text\x18\x02 \x01(\t\"=\n\tRunFailed\x12\x30\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\x8c\x01\n\x0bRunFinished\x12.\n\x06reason\x18\x01 \x01(\x0e\x32\x1e.herdmesh.api.worker.v1.RunEnd\x12\x36\n\x08progress\x18\x02 \x01(\x0b\x32$.herdmesh.api.worker.v1.TaskProgress\x12\x15\n\rwake_after_ms\x18\x03 \x01(\x03\"\xd2\x02\n\x0bRunResponse\x12\x31\n\x05order\x18\x01 \x01(\x0b\x32 .herdmesh.api.worker.v1.RunOrderH\x00\x12/\n\x04stop\x18\x02 \x01(\x0b\x32\x1f.herdmesh.api.worker.v1.RunStopH\x00\x12/\n\x04rate\x18\x03 \x01(\x0b\x32\x1f.herdmesh.api.worker.v1.RunRateH\x00\x12\x31\n\x05share\x18\x04 \x01(\x0b\x32 .herdmesh.api.worker.v1.RunShareH\x00\x12?\n\x0eoffsets_stored\x18\x05 \x01(\x0b\x32%.herdmesh.api.worker.v1.OffsetsStoredH\x00\x12/\n\x04rest\x18\x06 \x01(\x0b\x32\x1f.herdmesh.api.worker.v1.RunRestH\x00\x42\t\n\x07message\"U\n\x0cStoreOffsets\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x35\n\x07offsets\x18\x02 \x03(\x0b\x32$.herdmesh.api.worker.v1.StoredOffset\"9\n\x0cStoredOffset\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\".\n\rOffsetsStored\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\x1a\n\x08RunOrder\x12\x0e\n\x06packed\x18\x01 \x01(\x0c\"\x19\n\x07RunStop\x12\x0e\n\x06reason\x18\x01 \x01(\t\"?\n\x07RunRate\x12\x1a\n\x12records_per_second\x18\x01 \x01(\x01\x12\x18\n\x10\x62ytes_per_second\x18\x02 \x01(\x01\"\t\n\x07RunRest\"\x1a\n\x08RunShare\x12\x0e\n\x06run_ms\x18\x01 \x01(\x03*^\n\x06RunEnd\x12\x17\n\x13RUN_END_UNSPECIFIED\x10\x00\x12\x11\n\rRUN_END_QUIET\x10\x01\x12\x13\n\x0fRUN_END_STOPPED\x10\x02\x12\x13\n\x0fRUN_END_YIELDED\x10\x03\x32`\n\nRunService\x12R\n\x03Run\x12\".herdmesh.api.worker.v1.RunRequest\x1a#.herdmesh.api.worker.v1.RunResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.worker.v1.run_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RUNEND']._serialized_start=1618
-  _globals['_RUNEND']._serialized_end=1712
+  _globals['_RUNEND']._serialized_start=1813
+  _globals['_RUNEND']._serialized_end=1907
   _globals['_RUNREQUEST']._serialized_start=177
-  _globals['_RUNREQUEST']._serialized_end=533
-  _globals['_RUNHELLO']._serialized_start=535
-  _globals['_RUNHELLO']._serialized_end=593
-  _globals['_RUNPULSE']._serialized_start=595
-  _globals['_RUNPULSE']._serialized_end=716
-  _globals['_RUNFAILED']._serialized_start=718
-  _globals['_RUNFAILED']._serialized_end=779
-  _globals['_RUNFINISHED']._serialized_start=782
-  _globals['_RUNFINISHED']._serialized_end=922
-  _globals['_RUNRESPONSE']._serialized_start=925
-  _globals['_RUNRESPONSE']._serialized_end=1263
-  _globals['_STOREOFFSETS']._serialized_start=1265
-  _globals['_STOREOFFSETS']._serialized_end=1350
-  _globals['_STOREDOFFSET']._serialized_start=1352
-  _globals['_STOREDOFFSET']._serialized_end=1409
-  _globals['_OFFSETSSTORED']._serialized_start=1411
-  _globals['_OFFSETSSTORED']._serialized_end=1457
-  _globals['_RUNORDER']._serialized_start=1459
-  _globals['_RUNORDER']._serialized_end=1485
-  _globals['_RUNSTOP']._serialized_start=1487
-  _globals['_RUNSTOP']._serialized_end=1512
-  _globals['_RUNRATE']._serialized_start=1514
-  _globals['_RUNRATE']._serialized_end=1577
-  _globals['_RUNREST']._serialized_start=1579
-  _globals['_RUNREST']._serialized_end=1588
-  _globals['_RUNSHARE']._serialized_start=1590
-  _globals['_RUNSHARE']._serialized_end=1616
-  _globals['_RUNSERVICE']._serialized_start=1714
-  _globals['_RUNSERVICE']._serialized_end=1810
+  _globals['_RUNREQUEST']._serialized_end=580
+  _globals['_RUNHELLO']._serialized_start=582
+  _globals['_RUNHELLO']._serialized_end=640
+  _globals['_RUNPULSE']._serialized_start=642
+  _globals['_RUNPULSE']._serialized_end=763
+  _globals['_RUNLOG']._serialized_start=765
+  _globals['_RUNLOG']._serialized_end=841
+  _globals['_RUNLOGLINE']._serialized_start=843
+  _globals['_RUNLOGLINE']._serialized_end=911
+  _globals['_RUNFAILED']._serialized_start=913
+  _globals['_RUNFAILED']._serialized_end=974
+  _globals['_RUNFINISHED']._serialized_start=977
+  _globals['_RUNFINISHED']._serialized_end=1117
+  _globals['_RUNRESPONSE']._serialized_start=1120
+  _globals['_RUNRESPONSE']._serialized_end=1458
+  _globals['_STOREOFFSETS']._serialized_start=1460
+  _globals['_STOREOFFSETS']._serialized_end=1545
+  _globals['_STOREDOFFSET']._serialized_start=1547
+  _globals['_STOREDOFFSET']._serialized_end=1604
+  _globals['_OFFSETSSTORED']._serialized_start=1606
+  _globals['_OFFSETSSTORED']._serialized_end=1652
+  _globals['_RUNORDER']._serialized_start=1654
+  _globals['_RUNORDER']._serialized_end=1680
+  _globals['_RUNSTOP']._serialized_start=1682
+  _globals['_RUNSTOP']._serialized_end=1707
+  _globals['_RUNRATE']._serialized_start=1709
+  _globals['_RUNRATE']._serialized_end=1772
+  _globals['_RUNREST']._serialized_start=1774
+  _globals['_RUNREST']._serialized_end=1783
+  _globals['_RUNSHARE']._serialized_start=1785
+  _globals['_RUNSHARE']._serialized_end=1811
+  _globals['_RUNSERVICE']._serialized_start=1909
+  _globals['_RUNSERVICE']._serialized_end=2005
 # @@protoc_insertion_point(module_scope)

@@ -62,6 +62,7 @@ class RunRequest(_message.Message):
     FINISHED_FIELD_NUMBER: _builtins.int
     STORE_OFFSETS_FIELD_NUMBER: _builtins.int
     PULSE_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___RunHello:
         """hello opens the stream."""
@@ -88,6 +89,10 @@ class RunRequest(_message.Message):
     def pulse(self) -> Global___RunPulse:
         """pulse is a progress check, every two seconds at most, from another thread than the record loop's."""
 
+    @_builtins.property
+    def log(self) -> Global___RunLog:
+        """log has lines that the run's loggers and the author's code wrote, for ListLogLines."""
+
     def __init__(
         self,
         *,
@@ -97,12 +102,13 @@ class RunRequest(_message.Message):
         finished: Global___RunFinished | None = ...,
         store_offsets: Global___StoreOffsets | None = ...,
         pulse: Global___RunPulse | None = ...,
+        log: Global___RunLog | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "message", b"message", "progress", b"progress", "pulse", b"pulse", "store_offsets", b"store_offsets"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "log", b"log", "message", b"message", "progress", b"progress", "pulse", b"pulse", "store_offsets", b"store_offsets"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "message", b"message", "progress", b"progress", "pulse", b"pulse", "store_offsets", b"store_offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "log", b"log", "message", b"message", "progress", b"progress", "pulse", b"pulse", "store_offsets", b"store_offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "progress", "failed", "finished", "store_offsets", "pulse"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "progress", "failed", "finished", "store_offsets", "pulse", "log"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -175,6 +181,62 @@ class RunPulse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunPulse: _TypeAlias = RunPulse  # noqa: Y015
+
+@_typing.final
+class RunLog(_message.Message):
+    """RunLog has log lines of a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINES_FIELD_NUMBER: _builtins.int
+    OMITTED_FIELD_NUMBER: _builtins.int
+    omitted: _builtins.int
+    """omitted is the number of lines that were left out before these."""
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunLogLine]:
+        """lines in order. Long lines are cut, and of many at once the earliest are left out."""
+
+    def __init__(
+        self,
+        *,
+        lines: _abc.Iterable[Global___RunLogLine] | None = ...,
+        omitted: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lines", b"lines", "omitted", b"omitted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunLog: _TypeAlias = RunLog  # noqa: Y015
+
+@_typing.final
+class RunLogLine(_message.Message):
+    """RunLogLine is one line that a run wrote."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIME_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """text of the line."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """time of the line."""
+
+    def __init__(
+        self,
+        *,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["text", b"text", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunLogLine: _TypeAlias = RunLogLine  # noqa: Y015
 
 @_typing.final
 class RunFailed(_message.Message):

@@ -22,50 +22,67 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from herdmesh.api.common.v1 import connector_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_connector__pb2
 from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_revision__pb2
 from herdmesh.api.worker.v1 import task_pb2 as herdmesh_dot_api_dot_worker_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+herdmesh/api/worker/v1/worker_service.proto\x12\x16herdmesh.api.worker.v1\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a!herdmesh/api/worker/v1/task.proto\"\x12\n\x10ListTasksRequest\"\x8c\x01\n\x11ListTasksResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12/\n\x05tasks\x18\x02 \x03(\x0b\x32 .herdmesh.api.worker.v1.HeldTask\x12\x12\n\nconnectors\x18\x03 \x03(\t\"\xca\x01\n\x08HeldTask\x12,\n\x04task\x18\x01 \x01(\x0b\x32\x1e.herdmesh.api.common.v1.TaskId\x12/\n\x05state\x18\x02 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x12\n\ngeneration\x18\x03 \x01(\x05\x12\x13\n\x0bstart_count\x18\x04 \x01(\x03\x12\x36\n\x08progress\x18\x05 \x01(\x0b\x32$.herdmesh.api.worker.v1.TaskProgress\"G\n\x16GetTaskProgressRequest\x12-\n\x05tasks\x18\x01 \x03(\x0b\x32\x1e.herdmesh.api.common.v1.TaskId\"\x82\x01\n\x17GetTaskProgressResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x33\n\x05tasks\x18\x02 \x03(\x0b\x32$.herdmesh.api.worker.v1.TaskProgress\"K\n\x15ValidateConfigRequest\x12\x32\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\x8a\x01\n\x16ValidateConfigResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12<\n\nvalidation\x18\x02 \x01(\x0b\x32(.herdmesh.api.worker.v1.ConfigValidation\"\xf8\x01\n\x10\x43onfigValidation\x12\x12\n\nclass_name\x18\x01 \x01(\t\x12\x13\n\x0b\x65rror_count\x18\x02 \x01(\x05\x12\x0e\n\x06groups\x18\x03 \x03(\t\x12\x33\n\x06\x66ields\x18\x04 \x03(\x0b\x32#.herdmesh.api.worker.v1.ConfigField\x12=\n\x0e\x63onnector_type\x18\x05 \x01(\x0e\x32%.herdmesh.api.common.v1.ConnectorType\x12\x37\n\x08warnings\x18\x06 \x03(\x0b\x32%.herdmesh.api.worker.v1.ConfigWarning\";\n\rConfigWarning\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0b\n\x03\x66ix\x18\x03 \x01(\t\"\xd5\x02\n\x0b\x43onfigField\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x10\n\x08required\x18\x03 \x01(\x08\x12\x1a\n\rdefault_value\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nimportance\x18\x05 \x01(\t\x12\x15\n\rdocumentation\x18\x06 \x01(\t\x12\r\n\x05group\x18\x07 \x01(\t\x12\r\n\x05width\x18\x08 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\t \x01(\t\x12\x12\n\ndependents\x18\n \x03(\t\x12\r\n\x05order\x18\x0b \x01(\x05\x12\x12\n\x05value\x18\x0c \x01(\tH\x01\x88\x01\x01\x12\x1a\n\x12recommended_values\x18\r \x03(\t\x12\x0e\n\x06\x65rrors\x18\x0e \x03(\t\x12\x0f\n\x07visible\x18\x0f \x01(\x08\x12\r\n\x05\x66ixes\x18\x10 \x03(\tB\x10\n\x0e_default_valueB\x08\n\x06_value\"\x14\n\x12ListPluginsRequest\"\xb2\x01\n\x13ListPluginsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12/\n\x07plugins\x18\x02 \x03(\x0b\x32\x1e.herdmesh.api.common.v1.Plugin\x12\x36\n\x07refused\x18\x03 \x03(\x0b\x32%.herdmesh.api.common.v1.RefusedPlugin\":\n\x11\x46\x65nceTasksRequest\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x12\n\ntask_count\x18\x02 \x01(\x05\"H\n\x12\x46\x65nceTasksResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x0e\n\x0c\x44rainRequest\"C\n\rDrainResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta2\xf9\x04\n\rWorkerService\x12`\n\tListTasks\x12(.herdmesh.api.worker.v1.ListTasksRequest\x1a).herdmesh.api.worker.v1.ListTasksResponse\x12r\n\x0fGetTaskProgress\x12..herdmesh.api.worker.v1.GetTaskProgressRequest\x1a/.herdmesh.api.worker.v1.GetTaskProgressResponse\x12o\n\x0eValidateConfig\x12-.herdmesh.api.worker.v1.ValidateConfigRequest\x1a..herdmesh.api.worker.v1.ValidateConfigResponse\x12\x66\n\x0bListPlugins\x12*.herdmesh.api.worker.v1.ListPluginsRequest\x1a+.herdmesh.api.worker.v1.ListPluginsResponse\x12\x63\n\nFenceTasks\x12).herdmesh.api.worker.v1.FenceTasksRequest\x1a*.herdmesh.api.worker.v1.FenceTasksResponse\x12T\n\x05\x44rain\x12$.herdmesh.api.worker.v1.DrainRequest\x1a%.herdmesh.api.worker.v1.DrainResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+herdmesh/api/worker/v1/worker_service.proto\x12\x16herdmesh.api.worker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a!herdmesh/api/worker/v1/task.proto\"\x12\n\x10ListTasksRequest\"\x8c\x01\n\x11ListTasksResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12/\n\x05tasks\x18\x02 \x03(\x0b\x32 .herdmesh.api.worker.v1.HeldTask\x12\x12\n\nconnectors\x18\x03 \x03(\t\"\xca\x01\n\x08HeldTask\x12,\n\x04task\x18\x01 \x01(\x0b\x32\x1e.herdmesh.api.common.v1.TaskId\x12/\n\x05state\x18\x02 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x12\n\ngeneration\x18\x03 \x01(\x05\x12\x13\n\x0bstart_count\x18\x04 \x01(\x03\x12\x36\n\x08progress\x18\x05 \x01(\x0b\x32$.herdmesh.api.worker.v1.TaskProgress\"G\n\x16GetTaskProgressRequest\x12-\n\x05tasks\x18\x01 \x03(\x0b\x32\x1e.herdmesh.api.common.v1.TaskId\"\x82\x01\n\x17GetTaskProgressResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x33\n\x05tasks\x18\x02 \x03(\x0b\x32$.herdmesh.api.worker.v1.TaskProgress\"K\n\x15ValidateConfigRequest\x12\x32\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\x8a\x01\n\x16ValidateConfigResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12<\n\nvalidation\x18\x02 \x01(\x0b\x32(.herdmesh.api.worker.v1.ConfigValidation\"\xf8\x01\n\x10\x43onfigValidation\x12\x12\n\nclass_name\x18\x01 \x01(\t\x12\x13\n\x0b\x65rror_count\x18\x02 \x01(\x05\x12\x0e\n\x06groups\x18\x03 \x03(\t\x12\x33\n\x06\x66ields\x18\x04 \x03(\x0b\x32#.herdmesh.api.worker.v1.ConfigField\x12=\n\x0e\x63onnector_type\x18\x05 \x01(\x0e\x32%.herdmesh.api.common.v1.ConnectorType\x12\x37\n\x08warnings\x18\x06 \x03(\x0b\x32%.herdmesh.api.worker.v1.ConfigWarning\";\n\rConfigWarning\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0b\n\x03\x66ix\x18\x03 \x01(\t\"\xd5\x02\n\x0b\x43onfigField\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x10\n\x08required\x18\x03 \x01(\x08\x12\x1a\n\rdefault_value\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nimportance\x18\x05 \x01(\t\x12\x15\n\rdocumentation\x18\x06 \x01(\t\x12\r\n\x05group\x18\x07 \x01(\t\x12\r\n\x05width\x18\x08 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\t \x01(\t\x12\x12\n\ndependents\x18\n \x03(\t\x12\r\n\x05order\x18\x0b \x01(\x05\x12\x12\n\x05value\x18\x0c \x01(\tH\x01\x88\x01\x01\x12\x1a\n\x12recommended_values\x18\r \x03(\t\x12\x0e\n\x06\x65rrors\x18\x0e \x03(\t\x12\x0f\n\x07visible\x18\x0f \x01(\x08\x12\r\n\x05\x66ixes\x18\x10 \x03(\tB\x10\n\x0e_default_valueB\x08\n\x06_value\"\x14\n\x12ListPluginsRequest\"\xb2\x01\n\x13ListPluginsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12/\n\x07plugins\x18\x02 \x03(\x0b\x32\x1e.herdmesh.api.common.v1.Plugin\x12\x36\n\x07refused\x18\x03 \x03(\x0b\x32%.herdmesh.api.common.v1.RefusedPlugin\":\n\x11\x46\x65nceTasksRequest\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x12\n\ntask_count\x18\x02 \x01(\x05\"H\n\x12\x46\x65nceTasksResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x0e\n\x0c\x44rainRequest\"C\n\rDrainResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x18\n\x16GetWorkerStatusRequest\"\xb3\x02\n\x17GetWorkerStatusResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x0f\n\x07version\x18\x02 \x01(\t\x12/\n\x0breport_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05slots\x18\x04 \x01(\x05\x12\x31\n\x03own\x18\x05 \x01(\x0b\x32$.herdmesh.api.worker.v1.ProcessUsage\x12.\n\x04runs\x18\x06 \x03(\x0b\x32 .herdmesh.api.worker.v1.RunUsage\x12\x30\n\x05\x64isks\x18\x07 \x03(\x0b\x32!.herdmesh.api.worker.v1.DiskUsage\"4\n\x0cProcessUsage\x12\x0e\n\x06\x63pu_ms\x18\x01 \x01(\x03\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x03\"z\n\x08RunUsage\x12,\n\x04task\x18\x01 \x01(\x0b\x32\x1e.herdmesh.api.common.v1.TaskId\x12\x0b\n\x03pid\x18\x02 \x01(\x05\x12\x33\n\x05usage\x18\x03 \x01(\x0b\x32$.herdmesh.api.worker.v1.ProcessUsage\"B\n\tDiskUsage\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x03\x12\x12\n\nfree_bytes\x18\x03 \x01(\x03\"\x98\x01\n\x13ListLogLinesRequest\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x11\n\x04task\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x61\x66ter_number\x18\x04 \x01(\x03\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x42\x07\n\x05_task\"\xbf\x01\n\x14ListLogLinesResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12.\n\x05lines\x18\x02 \x03(\x0b\x32\x1f.herdmesh.api.worker.v1.LogLine\x12\x13\n\x0blast_number\x18\x03 \x01(\x03\x12\x0c\n\x04more\x18\x04 \x01(\x08\x12\x13\n\x0bincarnation\x18\x05 \x01(\t\x12\x0b\n\x03\x63ut\x18\x06 \x01(\x08\"\x80\x01\n\x07LogLine\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tconnector\x18\x03 \x01(\t\x12\x11\n\x04task\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x0c\n\x04text\x18\x05 \x01(\tB\x07\n\x05_task2\xd8\x06\n\rWorkerService\x12`\n\tListTasks\x12(.herdmesh.api.worker.v1.ListTasksRequest\x1a).herdmesh.api.worker.v1.ListTasksResponse\x12r\n\x0fGetTaskProgress\x12..herdmesh.api.worker.v1.GetTaskProgressRequest\x1a/.herdmesh.api.worker.v1.GetTaskProgressResponse\x12o\n\x0eValidateConfig\x12-.herdmesh.api.worker.v1.ValidateConfigRequest\x1a..herdmesh.api.worker.v1.ValidateConfigResponse\x12\x66\n\x0bListPlugins\x12*.herdmesh.api.worker.v1.ListPluginsRequest\x1a+.herdmesh.api.worker.v1.ListPluginsResponse\x12\x63\n\nFenceTasks\x12).herdmesh.api.worker.v1.FenceTasksRequest\x1a*.herdmesh.api.worker.v1.FenceTasksResponse\x12T\n\x05\x44rain\x12$.herdmesh.api.worker.v1.DrainRequest\x1a%.herdmesh.api.worker.v1.DrainResponse\x12r\n\x0fGetWorkerStatus\x12..herdmesh.api.worker.v1.GetWorkerStatusRequest\x1a/.herdmesh.api.worker.v1.GetWorkerStatusResponse\x12i\n\x0cListLogLines\x12+.herdmesh.api.worker.v1.ListLogLinesRequest\x1a,.herdmesh.api.worker.v1.ListLogLinesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.worker.v1.worker_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LISTTASKSREQUEST']._serialized_start=185
-  _globals['_LISTTASKSREQUEST']._serialized_end=203
-  _globals['_LISTTASKSRESPONSE']._serialized_start=206
-  _globals['_LISTTASKSRESPONSE']._serialized_end=346
-  _globals['_HELDTASK']._serialized_start=349
-  _globals['_HELDTASK']._serialized_end=551
-  _globals['_GETTASKPROGRESSREQUEST']._serialized_start=553
-  _globals['_GETTASKPROGRESSREQUEST']._serialized_end=624
-  _globals['_GETTASKPROGRESSRESPONSE']._serialized_start=627
-  _globals['_GETTASKPROGRESSRESPONSE']._serialized_end=757
-  _globals['_VALIDATECONFIGREQUEST']._serialized_start=759
-  _globals['_VALIDATECONFIGREQUEST']._serialized_end=834
-  _globals['_VALIDATECONFIGRESPONSE']._serialized_start=837
-  _globals['_VALIDATECONFIGRESPONSE']._serialized_end=975
-  _globals['_CONFIGVALIDATION']._serialized_start=978
-  _globals['_CONFIGVALIDATION']._serialized_end=1226
-  _globals['_CONFIGWARNING']._serialized_start=1228
-  _globals['_CONFIGWARNING']._serialized_end=1287
-  _globals['_CONFIGFIELD']._serialized_start=1290
-  _globals['_CONFIGFIELD']._serialized_end=1631
-  _globals['_LISTPLUGINSREQUEST']._serialized_start=1633
-  _globals['_LISTPLUGINSREQUEST']._serialized_end=1653
-  _globals['_LISTPLUGINSRESPONSE']._serialized_start=1656
-  _globals['_LISTPLUGINSRESPONSE']._serialized_end=1834
-  _globals['_FENCETASKSREQUEST']._serialized_start=1836
-  _globals['_FENCETASKSREQUEST']._serialized_end=1894
-  _globals['_FENCETASKSRESPONSE']._serialized_start=1896
-  _globals['_FENCETASKSRESPONSE']._serialized_end=1968
-  _globals['_DRAINREQUEST']._serialized_start=1970
-  _globals['_DRAINREQUEST']._serialized_end=1984
-  _globals['_DRAINRESPONSE']._serialized_start=1986
-  _globals['_DRAINRESPONSE']._serialized_end=2053
-  _globals['_WORKERSERVICE']._serialized_start=2056
-  _globals['_WORKERSERVICE']._serialized_end=2689
+  _globals['_LISTTASKSREQUEST']._serialized_start=218
+  _globals['_LISTTASKSREQUEST']._serialized_end=236
+  _globals['_LISTTASKSRESPONSE']._serialized_start=239
+  _globals['_LISTTASKSRESPONSE']._serialized_end=379
+  _globals['_HELDTASK']._serialized_start=382
+  _globals['_HELDTASK']._serialized_end=584
+  _globals['_GETTASKPROGRESSREQUEST']._serialized_start=586
+  _globals['_GETTASKPROGRESSREQUEST']._serialized_end=657
+  _globals['_GETTASKPROGRESSRESPONSE']._serialized_start=660
+  _globals['_GETTASKPROGRESSRESPONSE']._serialized_end=790
+  _globals['_VALIDATECONFIGREQUEST']._serialized_start=792
+  _globals['_VALIDATECONFIGREQUEST']._serialized_end=867
+  _globals['_VALIDATECONFIGRESPONSE']._serialized_start=870
+  _globals['_VALIDATECONFIGRESPONSE']._serialized_end=1008
+  _globals['_CONFIGVALIDATION']._serialized_start=1011
+  _globals['_CONFIGVALIDATION']._serialized_end=1259
+  _globals['_CONFIGWARNING']._serialized_start=1261
+  _globals['_CONFIGWARNING']._serialized_end=1320
+  _globals['_CONFIGFIELD']._serialized_start=1323
+  _globals['_CONFIGFIELD']._serialized_end=1664
+  _globals['_LISTPLUGINSREQUEST']._serialized_start=1666
+  _globals['_LISTPLUGINSREQUEST']._serialized_end=1686
+  _globals['_LISTPLUGINSRESPONSE']._serialized_start=1689
+  _globals['_LISTPLUGINSRESPONSE']._serialized_end=1867
+  _globals['_FENCETASKSREQUEST']._serialized_start=1869
+  _globals['_FENCETASKSREQUEST']._serialized_end=1927
+  _globals['_FENCETASKSRESPONSE']._serialized_start=1929
+  _globals['_FENCETASKSRESPONSE']._serialized_end=2001
+  _globals['_DRAINREQUEST']._serialized_start=2003
+  _globals['_DRAINREQUEST']._serialized_end=2017
+  _globals['_DRAINRESPONSE']._serialized_start=2019
+  _globals['_DRAINRESPONSE']._serialized_end=2086
+  _globals['_GETWORKERSTATUSREQUEST']._serialized_start=2088
+  _globals['_GETWORKERSTATUSREQUEST']._serialized_end=2112
+  _globals['_GETWORKERSTATUSRESPONSE']._serialized_start=2115
+  _globals['_GETWORKERSTATUSRESPONSE']._serialized_end=2422
+  _globals['_PROCESSUSAGE']._serialized_start=2424
+  _globals['_PROCESSUSAGE']._serialized_end=2476
+  _globals['_RUNUSAGE']._serialized_start=2478
+  _globals['_RUNUSAGE']._serialized_end=2600
+  _globals['_DISKUSAGE']._serialized_start=2602
+  _globals['_DISKUSAGE']._serialized_end=2668
+  _globals['_LISTLOGLINESREQUEST']._serialized_start=2671
+  _globals['_LISTLOGLINESREQUEST']._serialized_end=2823
+  _globals['_LISTLOGLINESRESPONSE']._serialized_start=2826
+  _globals['_LISTLOGLINESRESPONSE']._serialized_end=3017
+  _globals['_LOGLINE']._serialized_start=3020
+  _globals['_LOGLINE']._serialized_end=3148
+  _globals['_WORKERSERVICE']._serialized_start=3151
+  _globals['_WORKERSERVICE']._serialized_end=4007
 # @@protoc_insertion_point(module_scope)

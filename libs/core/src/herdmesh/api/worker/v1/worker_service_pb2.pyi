@@ -6,6 +6,7 @@ Direct requests to a worker."""
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from herdmesh.api.common.v1 import connector_pb2 as _connector_pb2
 from herdmesh.api.common.v1 import revision_pb2 as _revision_pb2
@@ -544,3 +545,298 @@ class DrainResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DrainResponse: _TypeAlias = DrainResponse  # noqa: Y015
+
+@_typing.final
+class GetWorkerStatusRequest(_message.Message):
+    """GetWorkerStatusRequest addresses the worker that is called."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetWorkerStatusRequest: _TypeAlias = GetWorkerStatusRequest  # noqa: Y015
+
+@_typing.final
+class GetWorkerStatusResponse(_message.Message):
+    """GetWorkerStatusResponse describes the worker's processes and machine."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    META_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    REPORT_TIME_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    OWN_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    DISKS_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """version of the worker's release."""
+    slots: _builtins.int
+    """slots is the number of runs that the worker can execute at once."""
+    @_builtins.property
+    def meta(self) -> _revision_pb2.ResponseMeta:
+        """meta of the response."""
+
+    @_builtins.property
+    def report_time(self) -> _timestamp_pb2.Timestamp:
+        """report_time is when the response was made, by the worker's clock."""
+
+    @_builtins.property
+    def own(self) -> Global___ProcessUsage:
+        """own is the use of the worker's process and of all processes that it started, Spark's JVM and runs included. Unset =
+        unknown on this system.
+        """
+
+    @_builtins.property
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunUsage]:
+        """runs on this machine that have a process now, sorted by task."""
+
+    @_builtins.property
+    def disks(self) -> _containers.RepeatedCompositeFieldContainer[Global___DiskUsage]:
+        """disks that the worker's and its runs' files are on."""
+
+    def __init__(
+        self,
+        *,
+        meta: _revision_pb2.ResponseMeta | None = ...,
+        version: _builtins.str = ...,
+        report_time: _timestamp_pb2.Timestamp | None = ...,
+        slots: _builtins.int = ...,
+        own: Global___ProcessUsage | None = ...,
+        runs: _abc.Iterable[Global___RunUsage] | None = ...,
+        disks: _abc.Iterable[Global___DiskUsage] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "own", b"own", "report_time", b"report_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disks", b"disks", "meta", b"meta", "own", b"own", "report_time", b"report_time", "runs", b"runs", "slots", b"slots", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetWorkerStatusResponse: _TypeAlias = GetWorkerStatusResponse  # noqa: Y015
+
+@_typing.final
+class ProcessUsage(_message.Message):
+    """ProcessUsage is the use of one process, or of several together."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CPU_MS_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    cpu_ms: _builtins.int
+    """cpu_ms is the processor time since the process started, in milliseconds."""
+    memory_bytes: _builtins.int
+    """memory_bytes are in memory or in swap, shared ones included."""
+    def __init__(
+        self,
+        *,
+        cpu_ms: _builtins.int = ...,
+        memory_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_ms", b"cpu_ms", "memory_bytes", b"memory_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProcessUsage: _TypeAlias = ProcessUsage  # noqa: Y015
+
+@_typing.final
+class RunUsage(_message.Message):
+    """RunUsage is the use of one run's process and of the processes it started."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    PID_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
+    pid: _builtins.int
+    """pid of the run's process."""
+    @_builtins.property
+    def task(self) -> _connector_pb2.TaskId:
+        """task of the run."""
+
+    @_builtins.property
+    def usage(self) -> Global___ProcessUsage:
+        """usage of the run."""
+
+    def __init__(
+        self,
+        *,
+        task: _connector_pb2.TaskId | None = ...,
+        pid: _builtins.int = ...,
+        usage: Global___ProcessUsage | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task", "usage", b"usage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pid", b"pid", "task", b"task", "usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunUsage: _TypeAlias = RunUsage  # noqa: Y015
+
+@_typing.final
+class DiskUsage(_message.Message):
+    """DiskUsage is the room on the disk of one folder."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    FREE_BYTES_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """path of the folder."""
+    total_bytes: _builtins.int
+    """total_bytes of the disk."""
+    free_bytes: _builtins.int
+    """free_bytes that the worker's user can still write."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        total_bytes: _builtins.int = ...,
+        free_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_bytes", b"free_bytes", "path", b"path", "total_bytes", b"total_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiskUsage: _TypeAlias = DiskUsage  # noqa: Y015
+
+@_typing.final
+class ListLogLinesRequest(_message.Message):
+    """ListLogLinesRequest selects log lines."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    AFTER_NUMBER_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    connector: _builtins.str
+    """connector whose lines to return: of its instance and its tasks. Empty = all lines of the worker."""
+    task: _builtins.int
+    """task whose lines alone to return. Unset = all of the connector."""
+    after_number: _builtins.int
+    """after_number continues after this line, with the earliest lines first. 0 = the latest lines."""
+    page_size: _builtins.int
+    """page_size at most 1000. 0 = 200."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """since is the time of the earliest line to return. Unset = any."""
+
+    def __init__(
+        self,
+        *,
+        connector: _builtins.str = ...,
+        task: _builtins.int | None = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        after_number: _builtins.int = ...,
+        page_size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "since", b"since", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "after_number", b"after_number", "connector", b"connector", "page_size", b"page_size", "since", b"since", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__task: _TypeAlias = _typing.Literal["task"]  # noqa: Y015
+    _WhichOneofArgType__task: _TypeAlias = _typing.Literal["_task", b"_task"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__task) -> _WhichOneofReturnType__task | None: ...
+
+Global___ListLogLinesRequest: _TypeAlias = ListLogLinesRequest  # noqa: Y015
+
+@_typing.final
+class ListLogLinesResponse(_message.Message):
+    """ListLogLinesResponse is a page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    META_FIELD_NUMBER: _builtins.int
+    LINES_FIELD_NUMBER: _builtins.int
+    LAST_NUMBER_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
+    last_number: _builtins.int
+    """last_number of the lines that the worker has, of any unit: after_number for the next request, unless more is true."""
+    more: _builtins.bool
+    """more is true when more lines follow after the last one of this page."""
+    incarnation: _builtins.str
+    """incarnation of the worker's process: another one has other lines, with numbers of its own."""
+    cut: _builtins.bool
+    """cut is true when earlier lines of this selection are no longer kept; the worker's own log has them."""
+    @_builtins.property
+    def meta(self) -> _revision_pb2.ResponseMeta:
+        """meta of the response."""
+
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogLine]:
+        """lines in the order in which the worker got them."""
+
+    def __init__(
+        self,
+        *,
+        meta: _revision_pb2.ResponseMeta | None = ...,
+        lines: _abc.Iterable[Global___LogLine] | None = ...,
+        last_number: _builtins.int = ...,
+        more: _builtins.bool = ...,
+        incarnation: _builtins.str = ...,
+        cut: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cut", b"cut", "incarnation", b"incarnation", "last_number", b"last_number", "lines", b"lines", "meta", b"meta", "more", b"more"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLogLinesResponse: _TypeAlias = ListLogLinesResponse  # noqa: Y015
+
+@_typing.final
+class LogLine(_message.Message):
+    """LogLine is one line of a log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """number of the line, rising."""
+    connector: _builtins.str
+    """connector that the line is about. Empty = the worker itself."""
+    task: _builtins.int
+    """task that the line is about. Unset = the connector, or the worker."""
+    text: _builtins.str
+    """text as written: a JSON object from a logger, or a line that the author's code printed. Long lines are cut."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """time of the line, by the clock of the process that wrote it."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        connector: _builtins.str = ...,
+        task: _builtins.int | None = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "task", b"task", "time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "connector", b"connector", "number", b"number", "task", b"task", "text", b"text", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__task: _TypeAlias = _typing.Literal["task"]  # noqa: Y015
+    _WhichOneofArgType__task: _TypeAlias = _typing.Literal["_task", b"_task"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__task) -> _WhichOneofReturnType__task | None: ...
+
+Global___LogLine: _TypeAlias = LogLine  # noqa: Y015

@@ -65,6 +65,16 @@ class WorkerServiceStub:
                 request_serializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.DrainRequest.SerializeToString,
                 response_deserializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.DrainResponse.FromString,
                 _registered_method=True)
+        self.GetWorkerStatus = channel.unary_unary(
+                '/herdmesh.api.worker.v1.WorkerService/GetWorkerStatus',
+                request_serializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.GetWorkerStatusRequest.SerializeToString,
+                response_deserializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.GetWorkerStatusResponse.FromString,
+                _registered_method=True)
+        self.ListLogLines = channel.unary_unary(
+                '/herdmesh.api.worker.v1.WorkerService/ListLogLines',
+                request_serializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.ListLogLinesRequest.SerializeToString,
+                response_deserializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.ListLogLinesResponse.FromString,
+                _registered_method=True)
 
 
 class WorkerServiceServicer:
@@ -113,6 +123,20 @@ class WorkerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetWorkerStatus(self, request, context):
+        """GetWorkerStatus returns the release, clock, disks, processor time and memory of this worker and its runs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLogLines(self, request, context):
+        """ListLogLines returns the latest log lines of this worker and its runs, in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_WorkerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -145,6 +169,16 @@ def add_WorkerServiceServicer_to_server(servicer, server):
                     servicer.Drain,
                     request_deserializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.DrainRequest.FromString,
                     response_serializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.DrainResponse.SerializeToString,
+            ),
+            'GetWorkerStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetWorkerStatus,
+                    request_deserializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.GetWorkerStatusRequest.FromString,
+                    response_serializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.GetWorkerStatusResponse.SerializeToString,
+            ),
+            'ListLogLines': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLogLines,
+                    request_deserializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.ListLogLinesRequest.FromString,
+                    response_serializer=herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.ListLogLinesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -310,6 +344,60 @@ class WorkerService:
             '/herdmesh.api.worker.v1.WorkerService/Drain',
             herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.DrainRequest.SerializeToString,
             herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.DrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetWorkerStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herdmesh.api.worker.v1.WorkerService/GetWorkerStatus',
+            herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.GetWorkerStatusRequest.SerializeToString,
+            herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.GetWorkerStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLogLines(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herdmesh.api.worker.v1.WorkerService/ListLogLines',
+            herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.ListLogLinesRequest.SerializeToString,
+            herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2.ListLogLinesResponse.FromString,
             options,
             channel_credentials,
             insecure,

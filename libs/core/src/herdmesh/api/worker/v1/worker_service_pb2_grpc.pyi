@@ -45,6 +45,10 @@ class WorkerServiceStub:
     """FenceTasks initialises the transactional ids of tasks, so that every earlier owner is fenced."""
     Drain: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.DrainRequest, _worker_service_pb2.DrainResponse]
     """Drain stops all tasks in order and refuses new ones."""
+    GetWorkerStatus: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.GetWorkerStatusRequest, _worker_service_pb2.GetWorkerStatusResponse]
+    """GetWorkerStatus returns the release, clock, disks, processor time and memory of this worker and its runs."""
+    ListLogLines: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.ListLogLinesRequest, _worker_service_pb2.ListLogLinesResponse]
+    """ListLogLines returns the latest log lines of this worker and its runs, in pages."""
 
 @_typing.type_check_only
 class WorkerServiceAsyncStub(WorkerServiceStub):
@@ -63,6 +67,10 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     """FenceTasks initialises the transactional ids of tasks, so that every earlier owner is fenced."""
     Drain: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.DrainRequest, _worker_service_pb2.DrainResponse]  # type: ignore[assignment]
     """Drain stops all tasks in order and refuses new ones."""
+    GetWorkerStatus: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.GetWorkerStatusRequest, _worker_service_pb2.GetWorkerStatusResponse]  # type: ignore[assignment]
+    """GetWorkerStatus returns the release, clock, disks, processor time and memory of this worker and its runs."""
+    ListLogLines: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.ListLogLinesRequest, _worker_service_pb2.ListLogLinesResponse]  # type: ignore[assignment]
+    """ListLogLines returns the latest log lines of this worker and its runs, in pages."""
 
 class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
     """WorkerService returns the units and plugins of a worker, and carries out commands."""
@@ -114,5 +122,21 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_worker_service_pb2.DrainResponse, _abc.Awaitable[_worker_service_pb2.DrainResponse]]:
         """Drain stops all tasks in order and refuses new ones."""
+
+    @_abc_1.abstractmethod
+    def GetWorkerStatus(
+        self,
+        request: _worker_service_pb2.GetWorkerStatusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_worker_service_pb2.GetWorkerStatusResponse, _abc.Awaitable[_worker_service_pb2.GetWorkerStatusResponse]]:
+        """GetWorkerStatus returns the release, clock, disks, processor time and memory of this worker and its runs."""
+
+    @_abc_1.abstractmethod
+    def ListLogLines(
+        self,
+        request: _worker_service_pb2.ListLogLinesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_worker_service_pb2.ListLogLinesResponse, _abc.Awaitable[_worker_service_pb2.ListLogLinesResponse]]:
+        """ListLogLines returns the latest log lines of this worker and its runs, in pages."""
 
 def add_WorkerServiceServicer_to_server(servicer: WorkerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -86,12 +86,13 @@ class Runs:
 
     def cancel(self, run_id: str, reason: str) -> None:
         """Kill the run's process."""
-        _log.warning("run_cancelled", unit=self.unit_of(run_id), run_id=run_id, reason=reason)
+        unit = self.unit_of(run_id)
+        _log.warning("run_cancelled", unit=unit.log_context if unit else "", run_id=run_id, reason=reason)
         self._processes.cancel(run_id)
 
-    def unit_of(self, run_id: str) -> str:
-        """The unit of a run, for log lines."""
-        return str(self._units.get(run_id, ""))
+    def unit_of(self, run_id: str) -> UnitId | None:
+        """The unit of a run; None once the run has ended."""
+        return self._units.get(run_id)
 
     def is_current(self, line: RunLine) -> bool:
         """False once the worker has ended the run: further messages of its process are ignored."""

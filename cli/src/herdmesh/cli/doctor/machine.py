@@ -1,0 +1,82 @@
+"""Findings about this machine: the stack of `herd up`, its disks, and Kafka as seen from here.
+
+Owns the queries of processes, disks and brokers, and the judgement. Changes nothing. Invariant: the check of Kafka ends
+within its time limit, and creates no topic.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from herdmesh.cli.doctor.codes import finding
+from herdmesh.cli.views import Json
+from herdmesh.devstack.layout import StackState
+from herdmesh.devstack.readiness import ClusterHealth, cluster_health
+
+_GIB: Final = 1 << 30
+_NAMED_MAX: Final = 5
+
+
+def stack_findings(stack: StackState | None, data_dir: Path) -> Iterator[Json]:
+    """The findings of the processes of `herd up`, by their state file."""
+    if stack is None:
+        return
+    supervised = stack.supervisor is not None and stack.supervisor.alive() is not None
+    alive = [one for one in stack.services if one.mark is not None and one.mark.alive() is not None]
+    if not supervised:
+        if alive:
+            names = ", ".join(one.name for one in alive)
+            yield finding("SUPERVISOR_GONE", "supervisor", str(data_dir), f"it ended, and these run on: {names}")
+        return
+    for one in stack.services:
+        if one.state in ("failed", "restarting"):
+            detail = f": {one.detail}" if one.detail else ""
+            message = f"{one.state} after {one.restarts} restarts{detail}"
+            step = f"`herd logs service {one.name}` has its last words."
+            yield finding("SERVICE_DOWN", "service", one.name, message, step)
+
+
+def local_disks(stack: StackState | None, data_dir: Path) -> list[Json]:
+    """The disk of the stack's folder, which has the broker's data too; none without a stack."""
+    if stack is None or not data_dir.exists():
+        return []
+    used = shutil.disk_usage(data_dir)
+    return [{"path": str(data_dir), "total_bytes": used.total, "free_bytes": used.free}]
+
+
+def disk_findings(name: str, disks: Sequence[Json]) -> Iterator[Json]:
+    """The findings of disks with `path`, `total_bytes` and `free_bytes`."""
+    for one in disks:
+        free, total = one["free_bytes"], max(1, one["total_bytes"])
+        message = f"{one['path']}: {free / _GIB:.1f} of {total / _GIB:.1f} GiB are free"
+        if free < _GIB and free / total < 0.02:
+            yield finding("DISK_FULL", "disk", name, message)
+        elif free < 10 * _GIB and free / total < 0.1:
+            yield finding("DISK_LOW", "disk", name, message)
+
+
+def kafka(bootstrap_servers: str, timeout_s: float) -> Json:
+    """Kafka's brokers and partitions from this machine's view; `name` is empty when there is no address to query.
+    Blocks for up to the time limit.
+    """
+    found: Json = {"part": "kafka", "name": bootstrap_servers, "cluster_id": None, "findings": []}
+    if not bootstrap_servers:
+        return found
+    health = cluster_health(bootstrap_servers, timeout_s)
+    if isinstance(health, str):
+        found["findings"] = [finding("KAFKA_UNREACHABLE", "kafka", bootstrap_servers, health)]
+        return found
+    found["cluster_id"] = health.cluster_id
+    found["findings"] = list(_partition_findings(bootstrap_servers, health))
+    return found
+
+
+def _partition_findings(name: str, health: ClusterHealth) -> Iterator[Json]:
+    offline, behind = health.offline_partitions, health.under_replicated_partitions
+    for code, partitions in (("KAFKA_PARTITIONS_OFFLINE", offline), ("KAFKA_UNDER_REPLICATED", behind)):
+        if partitions:
+            more = f" and {len(partitions) - _NAMED_MAX} more" if len(partitions) > _NAMED_MAX else ""
+            yield finding(code, "kafka", name, ", ".join(sorted(partitions)[:_NAMED_MAX]) + more)
