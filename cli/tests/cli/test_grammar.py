@@ -72,6 +72,8 @@ COMMANDS = dict(commands())
         ("restart ta a/b/3", "restart a/b --task 3"),
         ("restart orders --task 0", "restart orders --task 0"),
         ("watch co/a co/b", "watch a b"),
+        ("pause --wait co/orders", "pause --wait orders"),
+        ("delete --wait --no-headers co a b", "--no-headers delete --wait a b"),
         ("plugin new co/x", "plugin new co/x"),
         ("--herder h:1 get co", "get connectors --herder h:1"),
         ("--herder=h:1 get co", "get connectors --herder=h:1"),
@@ -118,7 +120,7 @@ def test_every_help_has_an_example_and_no_type_of_python(path: tuple[str, ...]) 
         done = run(*path, option)
         assert done.exit_code == 0
         assert f"$ herd {' '.join(path[:1])}" in done.stdout, f"herd {' '.join(path)} has no example in its help"
-        for word in ("<bool>", "<str>", "<int>", "<float>", "<list", "<file>", "<path>", "<format>"):
+        for word in ("<bool>", "<str>", "<int>", "<float>", "<list", "<file>", "<path>", "<format>", "<none", "<json"):
             assert word not in done.stdout
 
 

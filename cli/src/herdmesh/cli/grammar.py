@@ -231,6 +231,8 @@ def _is_option(word: str) -> bool:
 
 def _words_of_option(word: str, params: Sequence[Any], with_value: frozenset[str]) -> int:
     """1, or 2 where the next word is the option's value."""
+    if word in _ALONE:
+        return 1
     options = _options(params) | dict.fromkeys(with_value, True)
     if word.startswith("--"):
         return 1 if "=" in word or not options.get(word, False) else 2
@@ -278,7 +280,9 @@ def _name_values(params: Sequence[Any]) -> None:
             continue
         elif one.is_flag or one.count:
             one.metavar = ""
-        elif not getattr(getattr(one, "type_descriptor", None), "is_choice", True):
+        elif choices := getattr(getattr(one, "type_descriptor", None), "choices", None):
+            one.metavar = "|".join(str(getattr(choice, "value", choice)) for choice in choices)
+        else:
             one.metavar = max(one.opts, key=len).lstrip("-").upper()
 
 
