@@ -179,7 +179,7 @@ async def test_retry_of_an_unknown_write_that_is_committed_later_changes_nothing
         while store.health.condition is not StoreCondition.TAKE_OVER_BLOCKED:  # noqa: ASYNC110  # nobody tells of it
             await asyncio.sleep(0.01)
     assert "waits for another program to end its transaction, which is open in topic-0" in store.health.message
-    assert store.health.message.endswith("if it stays: end it")
+    assert store.health.message.endswith("if this persists: end it")
     scene.broker.blocked = False
     await until_role(store, StoreRole.WRITER)
     assert store.health.condition is StoreCondition.HEALTHY
