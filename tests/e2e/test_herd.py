@@ -224,3 +224,22 @@ async def test_create_patch_history_and_restore(mesh: Mesh, tmp_path: Path, tmp_
     code, restored, _ = await herd(mesh, *restore, "--secret", f"{secret}=again")
     assert (code, restored["config"]) == (0, {**config, "name": name, secret: "****"})
     assert restored["target_state"] == "STOPPED"
+
+
+async def test_logs_events_and_use_of_a_running_connector(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
+    topic = mesh.create_topic(tmp_topic())
+    name = f"sink-{topic}"
+    await mesh.apply(name, parquet_sink(topic, tmp_path / "out"))
+    await mesh.until_running(name, 2)
+    code, lines, _ = await herd(mesh, "logs", "connector", name, "-o", "json")
+    assert code == 0
+    assert {line["task"] for line in lines if line["connector"] == name} >= {0, 1}, "each run sends its lines"
+    code, used, _ = await herd(mesh, "top", "--interval", "0.2", "-o", "json")
+    assert (code, used["silent"]) == (0, {})
+    assert all(one["memory_bytes"] > 0 for one in used["workers"])
+    code, found, _ = await herd(mesh, "events", name, "--config-store", mesh.stack.state.config_store, "-o", "json")
+    assert code == 0
+    assert {"change", "placed", "state"} <= {one["kind"] for one in found}
+    await mesh.delete(name)
