@@ -20,10 +20,10 @@ from typing import Any, Protocol
 import psutil
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import views
-from herdmesh.cli.board import Board
-from herdmesh.cli.client import HerderClient
-from herdmesh.cli.connector_files import to_properties
+from herdmesh.cli.batch.connector_files import to_properties
+from herdmesh.cli.display import views
+from herdmesh.cli.display.board import Board
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.stack import Stack, StackSettings
 from herdmesh.rpc.request_ids import new_request_id

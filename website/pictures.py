@@ -14,8 +14,8 @@ from rich.console import Console
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import connector_pb2 as herder
 from herdmesh.api.worker.v1 import task_pb2
-from herdmesh.cli import views
-from herdmesh.cli.board import Board
+from herdmesh.cli.display import views
+from herdmesh.cli.display.board import Board
 
 LIVE_TABLE: Final = "docs/assets/live-table.svg"
 _WIDTH: Final = 112

@@ -31,8 +31,8 @@ from pathlib import Path
 
 import grpc.aio
 
-from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import CommandError
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.devstack.readiness import serves
 from tests.chaos.faults import TARGETS, Fault, Way, rounds
 from tests.chaos.harm import Harm, own_sessions

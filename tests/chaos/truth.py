@@ -13,8 +13,8 @@ import psutil
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.statusstore.v1 import status_read_service_pb2, status_read_service_pb2_grpc
-from herdmesh.cli import views
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.display import views
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.rpc.client import connect
 from tests.chaos.traffic import TASKS
 from tests.support.mesh import Mesh, role_of

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from herdmesh.api.herder.v1 import connector_pb2 as herder_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
 from herdmesh.api.statusstore.v1 import status_read_service_pb2
-from herdmesh.cli import views
+from herdmesh.cli.display import views
 from herdmesh.configstore.service import wire as config_store
 from herdmesh.herder.wire import restart_notes, session, stores, values
 from herdmesh.rpc import commit_scopes, properties, revisions

@@ -29,8 +29,8 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.cli.app import app
 from herdmesh.cli.commands.get import print_refused_plugins
 from herdmesh.cli.commands.run import listening_text
+from herdmesh.cli.display.output import out
 from herdmesh.cli.grammar import canonical
-from herdmesh.cli.output import out
 from herdmesh.sdk.spark import task_session
 from herdmesh.standalone.process import Addresses
 from libs.connectors.tests.spark import lake

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from herdmesh.cli.views import Json
+from herdmesh.cli.display.views import Json
 from herdmesh.devstack.broker import Broker
 from tests.support.mesh import running_mesh
 

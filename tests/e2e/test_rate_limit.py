@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from herdmesh.cli.views import Json
+from herdmesh.cli.display.views import Json
 from herdmesh.engine.sink.ownership import owner
 from tests.support.mesh import Mesh
 from tests.support.sizes import SOAKING, soak_or

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.statusstore.v1 import status_pb2, status_read_service_pb2
 from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import StatusReadServiceStub
-from herdmesh.cli.views import Json
+from herdmesh.cli.display.views import Json
 from herdmesh.rpc.client import connect
 from tests.support.mesh import Mesh, assert_exact, parquet_sink
 from tests.support.pages import until_pages

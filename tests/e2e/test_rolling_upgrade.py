@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from herdmesh.cli import views
+from herdmesh.cli.display import views
 from tests.support.mesh import Loader, Mesh, assert_exact, parquet_sink
 from tests.support.newer_release import NewerRelease, make_newer_release
 

@@ -26,7 +26,7 @@ from herdmesh.api.statusstore.v1 import status_read_service_pb2 as status_read
 from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import StatusReadServiceStub
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker
 from herdmesh.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
-from herdmesh.cli.connector_files import to_properties
+from herdmesh.cli.batch.connector_files import to_properties
 from herdmesh.devstack.layout import StackLayout, role_of
 from herdmesh.rpc.client import connect
 from tests.support.mesh import Mesh

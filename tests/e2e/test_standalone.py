@@ -15,10 +15,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.connect.topics import offsets_file
-from herdmesh.rpc import tracing
 from herdmesh.rpc.client import connect
+from herdmesh.rpc.monitoring import tracing
 from tests.support.collector import Collector, collector
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.standalone import WAIT_S, herd_run, until_lines, write_samples

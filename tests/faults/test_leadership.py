@@ -23,8 +23,8 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
-from herdmesh.cli.board import Board
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.display.board import Board
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.configstore.state import election
 from herdmesh.herder.effects import campaign
 from herdmesh.rpc import properties

@@ -27,8 +27,8 @@ from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWrit
 from herdmesh.devstack.ports import HOST, free_port
 from herdmesh.herder.metrics import REBALANCE_GROUP, REBALANCES
 from herdmesh.rpc.client import connect, retrying
-from herdmesh.rpc.connect_names import connect_name
 from herdmesh.rpc.errors import ConnectorNotFound, HerdmeshError, NotLeader, RequestInvalid
+from herdmesh.rpc.monitoring.connect_names import connect_name
 from tests.integration.test_herder_service import (
     WAIT_S,
     Mesh,

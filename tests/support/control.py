@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import views
-from herdmesh.cli.connector_files import to_properties
+from herdmesh.cli.batch.connector_files import to_properties
+from herdmesh.cli.display import views
 from herdmesh.cli.errors import CommandError
 from herdmesh.rpc.request_ids import new_request_id
 from tests.support.mesh import Mesh

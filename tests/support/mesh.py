@@ -29,10 +29,10 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_messages
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_messages
-from herdmesh.cli import views
-from herdmesh.cli.client import HerderClient
-from herdmesh.cli.connector_files import to_properties
-from herdmesh.cli.contexts import SERVICES
+from herdmesh.cli.batch.connector_files import to_properties
+from herdmesh.cli.display import views
+from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.mesh.contexts import SERVICES
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.devstack.layout import role_of
 from herdmesh.devstack.stack import Stack, StackSettings

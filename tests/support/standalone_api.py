@@ -23,10 +23,10 @@ from google.protobuf.message_factory import GetMessageClass
 from typer.testing import CliRunner
 
 from herdmesh.api.herder.v1 import connector_service_pb2
-from herdmesh.cli import views
 from herdmesh.cli.app import app
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.display import views
 from herdmesh.cli.errors import CommandError
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.rpc import properties
 from tests.support.side_by_side import SideBySide
 from tests.support.standalone import WAIT_S, HerdRun

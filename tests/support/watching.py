@@ -10,8 +10,8 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from herdmesh.cli import views
-from herdmesh.cli.board import Board
+from herdmesh.cli.display import views
+from herdmesh.cli.display.board import Board
 
 
 class Watching:

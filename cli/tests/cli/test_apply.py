@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from herdmesh.cli import views
-from herdmesh.cli.connector_files import read_connectors, to_properties
+from herdmesh.cli.batch.connector_files import read_connectors, to_properties
+from herdmesh.cli.display import views
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 
 

@@ -16,10 +16,10 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2 as connectors
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
+from herdmesh.cli.batch.connector_files import read_all
 from herdmesh.cli.commands import apply as command
-from herdmesh.cli.connector_files import read_all
+from herdmesh.cli.display.output import Format
 from herdmesh.cli.errors import from_reason
-from herdmesh.cli.output import Format
 from herdmesh.cli.runner import run
 
 GOOD = {"connector.class": "X", "tasks.max": "1"}

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from herdmesh.cli.bounded import run_all
 from herdmesh.cli.errors import CommandError
+from herdmesh.cli.mesh.bounded import run_all
 
 
 async def test_so_many_calls_are_under_way_and_no_more() -> None:

@@ -17,10 +17,10 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as service
 from herdmesh.cli.app import app
-from herdmesh.cli.client import PATIENCE_S, TIMEOUT_ENV, HerderClient, find_patience_s
 from herdmesh.cli.commands.drain import drain_worker
+from herdmesh.cli.display.output import Format
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.output import Format
+from herdmesh.cli.mesh.client import PATIENCE_S, TIMEOUT_ENV, HerderClient, find_patience_s
 from herdmesh.rpc.errors import HerdmeshError, QueueFull
 from herdmesh.rpc.server import Server, ServiceRegistration
 

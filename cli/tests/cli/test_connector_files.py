@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.cli.connector_files import read_all, read_connectors, read_documents
+from herdmesh.cli.batch.connector_files import read_all, read_connectors, read_documents
+from herdmesh.cli.batch.yaml_text import YamlError, dump, load_all
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.yaml_text import YamlError, dump, load_all
 
 CONFIG = {"connector.class": "X", "tasks.max": "2", "flag": "yes", "version": "1.10", "octal": "010", "empty": ""}
 YAML = """

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as messages
-from herdmesh.cli import contexts
 from herdmesh.cli.app import app
-from herdmesh.cli.contexts import find_target, guard
 from herdmesh.cli.errors import CommandError
+from herdmesh.cli.mesh import contexts
+from herdmesh.cli.mesh.contexts import find_target, guard
 from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState
 
 CHANGE, QUERY = messages.PauseConnectorRequest(name="x", request_id="r"), admin.GetClusterRequest()

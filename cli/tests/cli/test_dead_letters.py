@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from typer import BadParameter, Exit
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
-from herdmesh.cli import dead_letters
 from herdmesh.cli.commands import dlq as command
+from herdmesh.cli.display import dead_letters
+from herdmesh.cli.display.output import Format
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.output import Format
 from herdmesh.cli.runner import run
 from herdmesh.connect.topics.error_headers import ERROR_HEADER_PREFIX
 

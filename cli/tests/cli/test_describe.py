@@ -9,9 +9,9 @@ import pytest
 from rich.text import Text
 
 from herdmesh.api.worker.v1 import task_pb2
-from herdmesh.cli import listing, views
 from herdmesh.cli.commands.describe import story
-from herdmesh.cli.output import connector_lag, connector_uncommitted, task_lag
+from herdmesh.cli.display import listing, views
+from herdmesh.cli.display.output import connector_lag, connector_uncommitted, task_lag
 
 
 def told(**more: Any) -> list[str]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from herdmesh.cli import traces
 from herdmesh.cli.commands import describe
-from herdmesh.cli.diagnosis import Level, diagnose
-from herdmesh.cli.output import out
+from herdmesh.cli.display import traces
+from herdmesh.cli.display.diagnosis import Level, diagnose
+from herdmesh.cli.display.output import out
 
 _REFUSED = "topic orders.dlq cannot be created: replication factor 3, and 1 broker"
 _BAD = "failed (BAD_CONFIG): a restart does not help; correct the config and `herd restart orders --task {}`"

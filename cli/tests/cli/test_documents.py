@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.cli import documents
+from herdmesh.cli.display import documents
 from herdmesh.cli.errors import CommandError
 
 _TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=8)

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from herdmesh.api.common.v1 import error_pb2
+from herdmesh.cli.display.output import Format, print_error
 from herdmesh.cli.errors import EXIT_CODES, NEXT_STEPS, CommandError, from_reason, shown_violations, unreachable
-from herdmesh.cli.output import Format, print_error
 
 REASONS = {
     name.removeprefix("ERROR_REASON_")

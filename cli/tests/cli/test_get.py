@@ -18,8 +18,8 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2 as connectors
 from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.cli.commands import describe, get
+from herdmesh.cli.display.output import Format
 from herdmesh.cli.errors import from_reason
-from herdmesh.cli.output import Format
 from herdmesh.cli.runner import run
 
 MANY = 1_200

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.cli.display.hidden_secrets import hide, hide_in_connectors, refuse_hidden
 from herdmesh.cli.errors import CommandError, from_reason
-from herdmesh.cli.hidden_secrets import hide, hide_in_connectors, refuse_hidden
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
 

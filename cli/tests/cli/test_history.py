@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from herdmesh.api.common.v1 import revision_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as store
 from herdmesh.cli.app import app
-from herdmesh.cli.changes import diff_lines, summary_of, view, with_values
 from herdmesh.cli.commands import history
+from herdmesh.cli.display.changes import diff_lines, summary_of, view, with_values
 
 _EARLIER = revision_pb2.Revision(store_id="s", next_offsets=[7])
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from herdmesh.cli import listing
+from herdmesh.cli.display import listing
+from herdmesh.cli.display.output import table
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.output import table
 
 NOW = datetime(2026, 11, 21, 17, 0, 0, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from herdmesh.api.herder.v1 import offset_messages_pb2 as messages
 from herdmesh.cli.app import app
-from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import EXIT_USAGE, from_reason
+from herdmesh.cli.mesh.client import HerderClient
 
 NOBODY = ("--herder", "127.0.0.1:9")
 AT_7 = {"partition": {"kafka_topic": "t", "kafka_partition": 1}, "offset": {"kafka_offset": 7}}

@@ -14,9 +14,10 @@ import pytest
 import typer
 import yaml
 
-from herdmesh.cli import commands, output
+from herdmesh.cli import commands
+from herdmesh.cli.display import output
+from herdmesh.cli.display.output import FORMATS, Format, print_document, print_error, print_line
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.output import FORMATS, Format, print_document, print_error, print_line
 
 ORDERS: Any = {"name": "orders", "lag": 1_234, "tasks": [0, 1]}
 
@@ -115,7 +116,7 @@ def test_a_pipe_has_no_width_whatever_columns_says(monkeypatch: pytest.MonkeyPat
 
 
 def test_no_command_prints_json_by_itself() -> None:
-    """Documents go through `herdmesh.cli.output`, so that each command has every format."""
+    """Documents go through `herdmesh.cli.display.output`, so that each command has every format."""
     folder = Path(inspect.getfile(commands)).parent
     for file in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from herdmesh.cli import board as boards
-from herdmesh.cli import listing
 from herdmesh.cli.commands import describe
-from herdmesh.cli.output import OutputConsole, table
+from herdmesh.cli.display import board as boards
+from herdmesh.cli.display import listing
+from herdmesh.cli.display.output import OutputConsole, table
 
 WIDTHS = (40, 80, 120, 200)
 SCREENS = Path(__file__).parent / "screens"

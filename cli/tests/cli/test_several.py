@@ -16,11 +16,11 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2 as connectors
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle
-from herdmesh.cli import confirming
 from herdmesh.cli.app import app
+from herdmesh.cli.batch import confirming
 from herdmesh.cli.commands import lifecycle as command
+from herdmesh.cli.display.output import Format
 from herdmesh.cli.errors import from_reason
-from herdmesh.cli.output import Format
 from herdmesh.cli.runner import run
 
 

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 
-from herdmesh.cli.tables import PIPE_WIDTH, Fit, ScreenColumn, ScreenTable
+from herdmesh.cli.display.tables import PIPE_WIDTH, Fit, ScreenColumn, ScreenTable
 
 _COLUMNS = (
     ScreenColumn("NAME", Fit.MIDDLE),

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as service
 from herdmesh.cli.app import app
-from herdmesh.rpc import tracing
+from herdmesh.rpc.monitoring import tracing
 from herdmesh.rpc.server import Server, ServiceRegistration
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker
-from herdmesh.cli import views
+from herdmesh.cli.display import views
 
 
 def test_a_validation_has_the_shape_of_connects_rest_api() -> None:

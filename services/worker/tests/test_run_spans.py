@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from herdmesh.engine.runtime.contract import RunSpec, TaskKind
-from herdmesh.rpc import tracing
+from herdmesh.rpc.monitoring import tracing
 from herdmesh.worker.run import run_spans
 from herdmesh.worker.run.run_spans import RunSpans
 

@@ -11,8 +11,6 @@ from typing import Annotated
 
 import typer
 
-from herdmesh.cli import contexts
-from herdmesh.cli.client import choose_patience_s
 from herdmesh.cli.commands import (
     apply,
     create,
@@ -38,9 +36,11 @@ from herdmesh.cli.commands import context as context_command
 from herdmesh.cli.commands.changes import diff, edit
 from herdmesh.cli.commands.data import consume, example, produce, topics
 from herdmesh.cli.commands.observe import events, logs, top
+from herdmesh.cli.display.output import out
 from herdmesh.cli.grammar import HerdRoot, prepare
-from herdmesh.cli.output import out
-from herdmesh.rpc import tracing
+from herdmesh.cli.mesh import contexts
+from herdmesh.cli.mesh.client import choose_patience_s
+from herdmesh.rpc.monitoring import tracing
 
 app = typer.Typer(
     name="herd",

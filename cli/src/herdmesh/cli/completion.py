@@ -32,7 +32,7 @@ def tasks(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
     async def listed(client: Any) -> list[tuple[str, str]]:
         from herdmesh.cli.commands.get import fetch_connectors
-        from herdmesh.cli.listing import tasks_of
+        from herdmesh.cli.display.listing import tasks_of
 
         return [(one["name"], one["state"]) for one in tasks_of(await fetch_connectors(client, full=False))]
 
@@ -65,8 +65,8 @@ def plugins(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 def _completed(
     context: typer.Context, incomplete: str, listed: Callable[[Any], Awaitable[list[tuple[str, str]]]]
 ) -> list[tuple[str, str]]:
-    from herdmesh.cli.client import HerderClient, find_herder
     from herdmesh.cli.errors import CommandError
+    from herdmesh.cli.mesh.client import HerderClient, find_herder
 
     async def query() -> list[tuple[str, str]]:
         async with (

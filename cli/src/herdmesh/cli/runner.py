@@ -11,10 +11,10 @@ import typer
 from rich.markup import escape
 
 from herdmesh.cli import completion
-from herdmesh.cli.client import HerderClient, find_herder
-from herdmesh.cli.contexts import DEFAULT_DATA_DIR, guard
+from herdmesh.cli.display.output import FORMATS, Format, err, out, print_error
 from herdmesh.cli.errors import EXIT_INTERNAL, CommandError
-from herdmesh.cli.output import FORMATS, Format, err, out, print_error
+from herdmesh.cli.mesh.client import HerderClient, find_herder
+from herdmesh.cli.mesh.contexts import DEFAULT_DATA_DIR, guard
 from herdmesh.devstack.errors import DevstackError
 
 HerderOption = Annotated[

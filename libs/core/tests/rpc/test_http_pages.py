@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from herdmesh.rpc import http_pages
-from herdmesh.rpc.http_pages import HttpPages, Readiness
+from herdmesh.rpc.monitoring import http_pages
+from herdmesh.rpc.monitoring.http_pages import HttpPages, Readiness
 from herdmesh.rpc.server import Server
 from tests.support.promlint import metrics_of, problems
 

@@ -11,7 +11,7 @@ from typing import Any
 
 CODE = """
 import json, os, sys
-from herdmesh.rpc.resource import identity, name_process, resource
+from herdmesh.rpc.monitoring.resource import identity, name_process, resource
 told = [dict(resource().attributes), identity()]
 name_process("herdmesh.worker.run")
 told += [dict(resource().attributes), identity()]

@@ -21,8 +21,9 @@ from pydantic import Field, SecretStr, ValidationError
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as read_grpc
 from herdmesh.devstack.ports import free_port
-from herdmesh.rpc import errors, tracing
+from herdmesh.rpc import errors
 from herdmesh.rpc.client import connect, retrying
+from herdmesh.rpc.monitoring import tracing
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.rpc.settings import ServiceSettings
 

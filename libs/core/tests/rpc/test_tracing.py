@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 
-from herdmesh.rpc import tracing
+from herdmesh.rpc.monitoring import tracing
 
 _CALLS = """
 import asyncio

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from herdmesh.rpc.http_pages import HttpPages, Readiness
+from herdmesh.rpc.monitoring.http_pages import HttpPages, Readiness
 from herdmesh.topicstore import StoreRole, StoreTuning, WriterFenced
 from herdmesh.topicstore.memory.memory_store import MemoryTopicStore
 from herdmesh.topicstore.metrics import STORE_METRICS

@@ -15,8 +15,8 @@ import yaml
 
 from herdmesh.herder.metrics import MESH_METRICS, REBALANCE_GROUP, REBALANCES, WORK_METRICS
 from herdmesh.rpc._interceptor import DURATION  # pyright: ignore[reportPrivateUsage] - the one metric of every server
-from herdmesh.rpc.connect_names import connect_name
-from herdmesh.rpc.telemetry import Kind
+from herdmesh.rpc.monitoring.connect_names import connect_name
+from herdmesh.rpc.monitoring.telemetry import Kind
 from herdmesh.topicstore.metrics import STORE_METRICS
 from herdmesh.worker.metrics.names import (
     ABSENT,

@@ -12,7 +12,7 @@ from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.connect.spi.waits import Wait
 from herdmesh.engine.runtime.contract import ErrorCounts, PartitionProgress, ProgressReport, RunEnd
 from herdmesh.engine.runtime.measures import LATENCY_BOUNDS_MS, Latency, Measures, MeasureSpread
-from herdmesh.rpc.telemetry import Buckets
+from herdmesh.rpc.monitoring.telemetry import Buckets
 from herdmesh.session.model import Assignment, Failure, TargetState, UnitId
 from herdmesh.worker.metrics import collector, names
 from herdmesh.worker.metrics.collector import WorkerMetrics

@@ -8,8 +8,8 @@ import pytest
 
 from herdmesh.herder.metrics import REBALANCE_GROUP, REBALANCES
 from herdmesh.rpc._interceptor import DURATION  # pyright: ignore[reportPrivateUsage] - the one metric of every server
-from herdmesh.rpc.connect_names import connect_name
-from herdmesh.rpc.telemetry import Kind
+from herdmesh.rpc.monitoring.connect_names import connect_name
+from herdmesh.rpc.monitoring.telemetry import Kind
 from herdmesh.topicstore.metrics import STORE_METRICS
 from herdmesh.worker.metrics.names import ABSENT
 from services.worker.tests.metrics.metrics_page import ON_THE_WORKER, PAGE, herder_rows, jmx_rows, page

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import REGISTRY, generate_latest
 
-from herdmesh.rpc import telemetry
-from herdmesh.rpc.telemetry import Buckets, Family, Kind
+from herdmesh.rpc.monitoring import telemetry
+from herdmesh.rpc.monitoring.telemetry import Buckets, Family, Kind
 
 
 def _lines(containing: str) -> list[str]:

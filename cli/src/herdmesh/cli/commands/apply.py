@@ -17,14 +17,15 @@ from rich.markup import escape
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
-from herdmesh.cli import bounded, views
-from herdmesh.cli.client import HerderClient
-from herdmesh.cli.connector_files import GivenConnector, read_all, shown_source, to_properties
+from herdmesh.cli.batch.connector_files import GivenConnector, read_all, shown_source, to_properties
+from herdmesh.cli.batch.results import end_with
+from herdmesh.cli.batch.waiting import Floors, StateWait, TimeoutOption, WaitOption, wait_of
+from herdmesh.cli.display import views
+from herdmesh.cli.display.output import Format, err, out, print_document
 from herdmesh.cli.errors import EXIT_CODES, CommandError, shown_violations
-from herdmesh.cli.output import Format, err, out, print_document
-from herdmesh.cli.results import end_with
+from herdmesh.cli.mesh import bounded
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
-from herdmesh.cli.waiting import Floors, StateWait, TimeoutOption, WaitOption, wait_of
 from herdmesh.rpc.request_ids import new_request_id
 
 FilesOption = Annotated[

@@ -13,8 +13,9 @@ from rich.markup import escape
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_messages
-from herdmesh.cli import bounded, views
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.batch.connector_files import GivenConnector, read_all, read_json, to_properties, unusable
+from herdmesh.cli.batch.results import end_with
+from herdmesh.cli.batch.waiting import Floors, TimeoutOption, WaitOption, wait_of
 from herdmesh.cli.commands.apply import (
     FilesOption,
     RecursiveOption,
@@ -26,13 +27,13 @@ from herdmesh.cli.commands.apply import (
     without_invalid,
 )
 from herdmesh.cli.commands.get import fetch_connectors
-from herdmesh.cli.connector_files import GivenConnector, read_all, read_json, to_properties, unusable
+from herdmesh.cli.display import views
+from herdmesh.cli.display.hidden_secrets import refuse_hidden
+from herdmesh.cli.display.output import Format, out
 from herdmesh.cli.errors import EXIT_USAGE, CommandError, from_reason
-from herdmesh.cli.hidden_secrets import refuse_hidden
-from herdmesh.cli.output import Format, out
-from herdmesh.cli.results import end_with
+from herdmesh.cli.mesh import bounded
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
-from herdmesh.cli.waiting import Floors, TimeoutOption, WaitOption, wait_of
 from herdmesh.rpc.request_ids import new_request_id
 
 #: Connect's REST API calls RUNNING what its config topic calls STARTED; both are accepted.

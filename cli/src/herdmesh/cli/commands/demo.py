@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from herdmesh.cli.output import Format
+from herdmesh.cli.display.output import Format
 from herdmesh.cli.runner import run
 
 

@@ -16,12 +16,12 @@ import typer
 from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
-from herdmesh.cli import dead_letters
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.display import dead_letters
+from herdmesh.cli.display.output import Format, err, out, print_document, table
+from herdmesh.cli.display.views import Json
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, err, out, print_document, table
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
-from herdmesh.cli.views import Json
 from herdmesh.rpc.request_ids import new_request_id
 
 dlq_app = typer.Typer(

@@ -13,12 +13,12 @@ from typing import Annotated, Any, Final
 import typer
 from rich.markup import escape
 
-from herdmesh.cli import views
-from herdmesh.cli.client import find_config_stores, find_herder, find_status_stores
+from herdmesh.cli.display import views
+from herdmesh.cli.display.output import Format, colored, out, print_document, table
 from herdmesh.cli.doctor import CODES, ExaminedServices, examine
 from herdmesh.cli.doctor.codes import PAGE
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, colored, out, print_document, table
+from herdmesh.cli.mesh.client import find_config_stores, find_herder, find_status_stores
 from herdmesh.cli.runner import HerderOption, OutputOption, run
 
 #: Maximum number of undecodable records, and of findings of one severity, printed for people; `-o json` has all.

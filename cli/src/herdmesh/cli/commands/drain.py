@@ -13,10 +13,10 @@ from rich.markup import escape
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2
-from herdmesh.cli import views
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.display import views
+from herdmesh.cli.display.output import Format, err, out, print_document
 from herdmesh.cli.errors import CommandError, from_reason
-from herdmesh.cli.output import Format, err, out, print_document
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, OutputOption, WorkerArgument, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 

@@ -11,11 +11,12 @@ from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import completion, following, listing, views
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli import completion
+from herdmesh.cli.display import following, listing, views
+from herdmesh.cli.display.hidden_secrets import ShowSecretsOption, hide_in_connectors
+from herdmesh.cli.display.output import Format, err, out, paged, print_document, table
 from herdmesh.cli.errors import CommandError, from_reason
-from herdmesh.cli.hidden_secrets import ShowSecretsOption, hide_in_connectors
-from herdmesh.cli.output import Format, err, out, paged, print_document, table
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 
 #: Maximum number of connectors that an error names; of a longer name only the beginning is compared.

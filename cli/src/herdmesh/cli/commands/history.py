@@ -16,15 +16,15 @@ from rich.markup import escape
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as store
 from herdmesh.api.configstore.v1.config_read_service_pb2_grpc import ConfigReadServiceStub
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import changes, views
-from herdmesh.cli.client import HerderClient, find_config_stores
+from herdmesh.cli.batch.results import end_with
+from herdmesh.cli.batch.waiting import Floors, TimeoutOption, WaitOption, wait_of
 from herdmesh.cli.commands.apply import tell_warnings
 from herdmesh.cli.commands.doctor import ConfigStoresOption
+from herdmesh.cli.display import changes, views
+from herdmesh.cli.display.output import Format, err, out, print_document, table
 from herdmesh.cli.errors import EXIT_UNAVAILABLE, EXIT_USAGE, CommandError, from_reason
-from herdmesh.cli.output import Format, err, out, print_document, table
-from herdmesh.cli.results import end_with
+from herdmesh.cli.mesh.client import HerderClient, find_config_stores
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, run, with_herder
-from herdmesh.cli.waiting import Floors, TimeoutOption, WaitOption, wait_of
 from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError, Unreachable

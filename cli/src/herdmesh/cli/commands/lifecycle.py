@@ -16,14 +16,9 @@ from rich.markup import escape
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as config_messages
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as messages
-from herdmesh.cli import bounded, views
-from herdmesh.cli.client import HerderClient
-from herdmesh.cli.confirming import confirm
-from herdmesh.cli.errors import CommandError
-from herdmesh.cli.output import Format, err, out
-from herdmesh.cli.results import end_with
-from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
-from herdmesh.cli.selection import (
+from herdmesh.cli.batch.confirming import confirm
+from herdmesh.cli.batch.results import end_with
+from herdmesh.cli.batch.selection import (
     AllOption,
     ConnectorSelection,
     FilesOption,
@@ -31,7 +26,13 @@ from herdmesh.cli.selection import (
     NamesArgument,
     StateOption,
 )
-from herdmesh.cli.waiting import Floors, StateWait, TimeoutOption, WaitOption, WaitState, wait_of
+from herdmesh.cli.batch.waiting import Floors, StateWait, TimeoutOption, WaitOption, WaitState, wait_of
+from herdmesh.cli.display import views
+from herdmesh.cli.display.output import Format, err, out
+from herdmesh.cli.errors import CommandError
+from herdmesh.cli.mesh import bounded
+from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
 if TYPE_CHECKING:

@@ -15,18 +15,18 @@ import typer
 from rich.markup import escape
 
 from herdmesh.api.herder.v1 import offset_messages_pb2 as messages
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.batch.confirming import confirm
 from herdmesh.cli.commands.create import read_offsets
 from herdmesh.cli.commands.dlq import moment
-from herdmesh.cli.confirming import confirm
+from herdmesh.cli.display.output import Format, err, out, print_document, table
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.output import Format, err, out, print_document, table
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
 if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
-    from herdmesh.cli.views import Json
+    from herdmesh.cli.display.views import Json
 
 offsets_app = typer.Typer(no_args_is_help=True, help="Offsets of a connector: show and change them.")
 

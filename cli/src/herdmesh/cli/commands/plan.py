@@ -7,11 +7,12 @@ from typing import Any
 from rich.markup import escape
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import bounded, views
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.batch.connector_files import read_all, to_properties
 from herdmesh.cli.commands.apply import FilesOption, RecursiveOption, not_all, refuse_invalid, tell_warnings
-from herdmesh.cli.connector_files import read_all, to_properties
-from herdmesh.cli.output import Format, colored, out, print_document, table
+from herdmesh.cli.display import views
+from herdmesh.cli.display.output import Format, colored, out, print_document, table
+from herdmesh.cli.mesh import bounded
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 
 

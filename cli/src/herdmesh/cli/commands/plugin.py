@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from herdmesh.cli.display.output import Format, out, print_document
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, out, print_document
 from herdmesh.cli.plugin.skeleton import Skeleton, SkeletonRefused, write
 from herdmesh.cli.runner import OutputOption, run
 

@@ -18,23 +18,23 @@ from rich.markup import escape
 
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import views
-from herdmesh.cli.board import Board
-from herdmesh.cli.client import PATIENCE_S, HerderClient
-from herdmesh.cli.connector_files import to_properties
-from herdmesh.cli.connector_lines import ConnectorLines
-from herdmesh.cli.contexts import SERVICES
+from herdmesh.cli.batch.connector_files import to_properties
+from herdmesh.cli.display import views
+from herdmesh.cli.display.board import Board
+from herdmesh.cli.display.connector_lines import ConnectorLines
+from herdmesh.cli.display.output import Format, err, error_document, out, print_line
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_UNAVAILABLE, EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, err, error_document, out, print_line
+from herdmesh.cli.mesh.client import PATIENCE_S, HerderClient
+from herdmesh.cli.mesh.contexts import SERVICES
 from herdmesh.cli.runner import OutputOption, run
 from herdmesh.cli.stop_signals import stop_on_signals
 from herdmesh.devstack.errors import AccessUnusable
 from herdmesh.devstack.ports import refusal_to_listen
 from herdmesh.devstack.readiness import serving_cluster
 from herdmesh.rpc import gc_at_import
+from herdmesh.rpc.monitoring.resource import name_process
 from herdmesh.rpc.process import EXIT_FORCED, configure_logging, log_identity
 from herdmesh.rpc.request_ids import new_request_id
-from herdmesh.rpc.resource import name_process
 from herdmesh.standalone.errors import BadFiles, PartEnded, Problem
 from herdmesh.standalone.files import ConnectorFile, not_latin, read_connectors, read_properties
 

@@ -8,8 +8,8 @@ import typer
 from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
-from herdmesh.cli.client import HerderClient
-from herdmesh.cli.output import Format, out, print_document
+from herdmesh.cli.display.output import Format, out, print_document
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 

@@ -15,9 +15,9 @@ from typing import Annotated, Final
 
 import typer
 
+from herdmesh.cli.display.output import Format, print_error
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_USAGE, CommandError
 from herdmesh.cli.grammar import prepare
-from herdmesh.cli.output import Format, print_error
 from herdmesh.cli.transform.options import Direction, Output, RecordForm
 from herdmesh.connect.config import redacted
 

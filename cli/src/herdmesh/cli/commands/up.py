@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from herdmesh.cli.board import render_services
+from herdmesh.cli.display.board import render_services
+from herdmesh.cli.display.output import Format, err, out, print_document
+from herdmesh.cli.display.stack_view import StackView, view_of, where_lines
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, err, out, print_document
 from herdmesh.cli.runner import DATA_DIR, DataOption, OutputOption, run
-from herdmesh.cli.stack_view import StackView, view_of, where_lines
 from herdmesh.cli.stop_signals import stop_on_signals
 from herdmesh.devstack.jars import cache_dir
 from herdmesh.devstack.layout import StackLayout

@@ -17,8 +17,8 @@ from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as herder_grpc
+from herdmesh.cli.display.output import Format, out, print_document, table
 from herdmesh.cli.errors import EXIT_UNAVAILABLE
-from herdmesh.cli.output import Format, out, print_document, table
 from herdmesh.cli.runner import OutputOption, run
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
-from herdmesh.cli import completion, views
-from herdmesh.cli.board import Board
-from herdmesh.cli.client import find_herder
-from herdmesh.cli.connector_lines import ConnectorLines
-from herdmesh.cli.output import Format, out, print_line
+from herdmesh.cli import completion
+from herdmesh.cli.display import views
+from herdmesh.cli.display.board import Board
+from herdmesh.cli.display.connector_lines import ConnectorLines
+from herdmesh.cli.display.output import Format, out, print_line
+from herdmesh.cli.mesh.client import find_herder
 from herdmesh.cli.runner import HerderOption, OutputOption, run
 
 _REFRESH_S = 0.25

@@ -26,12 +26,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import views
-from herdmesh.cli.board import Board
-from herdmesh.cli.client import HerderClient
-from herdmesh.cli.connector_files import to_properties
+from herdmesh.cli.batch.connector_files import to_properties
 from herdmesh.cli.demo import flights, folder
-from herdmesh.cli.output import Format, count, out, print_document, table
+from herdmesh.cli.display import views
+from herdmesh.cli.display.board import Board
+from herdmesh.cli.display.output import Format, count, out, print_document, table
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.left_behind import stop_left_behind
 from herdmesh.devstack.stack import Stack, StackSettings

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from herdmesh.cli.views import Json
+from herdmesh.cli.display.views import Json
 
 PAGE: Final = "docs/reference/doctor.md"
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from herdmesh.cli.display.views import Json
 from herdmesh.cli.doctor.codes import finding
-from herdmesh.cli.views import Json
 from herdmesh.devstack.layout import StackState
 from herdmesh.devstack.readiness import ClusterHealth, cluster_health
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from herdmesh.cli.display.views import Json
 from herdmesh.cli.doctor.codes import CODES, finding
 from herdmesh.cli.doctor.machine import disk_findings
-from herdmesh.cli.views import Json
 from herdmesh.devstack.layout import StackState
 
 #: Difference from this machine's clock, in seconds, above which a clock is wrong.

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from herdmesh.cli.display.views import Json
 from herdmesh.cli.doctor.codes import finding
-from herdmesh.cli.views import Json
 
 #: A unit without a worker for less than this time is being placed: a worker may have left, or a config changed.
 PLACING_S: Final = 60.0

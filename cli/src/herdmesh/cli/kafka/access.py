@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from rich.markup import escape
 
-from herdmesh.cli.contexts import DEFAULT_DATA_DIR
+from herdmesh.cli.display.output import err
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
-from herdmesh.cli.output import err
+from herdmesh.cli.mesh.contexts import DEFAULT_DATA_DIR
 from herdmesh.connect.clients import client_settings
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.java import PropertiesError, parse

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from herdmesh.cli.display.views import Json
 from herdmesh.cli.errors import EXIT_CODES, CommandError
 from herdmesh.cli.kafka.access import KafkaAccess
 from herdmesh.cli.kafka.admin import SILENT, ClientErrors, KafkaAdmin
 from herdmesh.cli.kafka.failures import error_of, failure
 from herdmesh.cli.kafka.given_records import Outgoing
 from herdmesh.cli.kafka.topics import known
-from herdmesh.cli.views import Json
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.logins import ready
 

@@ -21,9 +21,9 @@ from confluent_kafka.admin import (
     ResourceType,  # pyright: ignore[reportPrivateImportUsage]
 )
 
+from herdmesh.cli.display.views import Json
 from herdmesh.cli.errors import EXIT_CODES, CommandError
 from herdmesh.cli.kafka.admin import KafkaAdmin, partitions_of
-from herdmesh.cli.views import Json
 
 #: As many as Kafka's production guides advise.
 REPLICAS_USUAL: Final = 3

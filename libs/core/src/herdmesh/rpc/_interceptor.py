@@ -20,7 +20,8 @@ import grpc
 import grpc.aio
 import structlog
 
-from herdmesh.rpc import encoded, errors, status, telemetry, tracing
+from herdmesh.rpc import encoded, errors, status
+from herdmesh.rpc.monitoring import telemetry, tracing
 
 DURATION: Final = (
     "herdmesh_rpc_server_duration_seconds",

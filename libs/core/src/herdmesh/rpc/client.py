@@ -17,7 +17,8 @@ from typing import Any, Final, TypeVar
 
 import grpc.aio
 
-from herdmesh.rpc import errors, status, tracing
+from herdmesh.rpc import errors, status
+from herdmesh.rpc.monitoring import tracing
 
 ResultT = TypeVar("ResultT")
 

@@ -23,9 +23,10 @@ import structlog
 from pydantic import ValidationError
 
 from herdmesh.connect.config import hide_in_output, redacted_value
-from herdmesh.rpc import gc_at_import, tracing
+from herdmesh.rpc import gc_at_import
 from herdmesh.rpc.errors import InvalidConfig
-from herdmesh.rpc.resource import identity, name_process
+from herdmesh.rpc.monitoring import tracing
+from herdmesh.rpc.monitoring.resource import identity, name_process
 from herdmesh.rpc.settings import LogFormat, ServiceSettings
 
 S = TypeVar("S", bound=ServiceSettings)

@@ -21,10 +21,10 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH_NAME
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
-from herdmesh.rpc import tracing
 from herdmesh.rpc._interceptor import StatusInterceptor
 from herdmesh.rpc.client import MESSAGE_BYTES_MAX
-from herdmesh.rpc.http_pages import HttpPages, Readiness
+from herdmesh.rpc.monitoring import tracing
+from herdmesh.rpc.monitoring.http_pages import HttpPages, Readiness
 
 METRICS_PORT_OFFSET: Final = 1000
 

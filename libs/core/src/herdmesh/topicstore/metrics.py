@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
-from herdmesh.rpc import telemetry
-from herdmesh.rpc.telemetry import Buckets, Family, Kind, Labels
+from herdmesh.rpc.monitoring import telemetry
+from herdmesh.rpc.monitoring.telemetry import Buckets, Family, Kind, Labels
 from herdmesh.topicstore.contract import StoreRole
 from herdmesh.topicstore.errors import NotApplied, WriteOutcomeUnknown
 from herdmesh.topicstore.health import StoreCondition

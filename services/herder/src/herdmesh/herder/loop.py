@@ -25,8 +25,8 @@ from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.model.requests import Answer, Request, WriteOptions
 from herdmesh.herder.wire.values import monotonic_ms
-from herdmesh.rpc import tracing
 from herdmesh.rpc.errors import HerdmeshError, QueueFull, ShuttingDown, Timeout, WriteOutcomeUnknown
+from herdmesh.rpc.monitoring import tracing
 from herdmesh.session import messages
 
 QUEUE_MAX: Final = 10_000

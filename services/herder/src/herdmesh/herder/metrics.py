@@ -24,10 +24,10 @@ from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.state.views.counts import MeshCounts
 from herdmesh.herder.state.views.views import WorkerState
-from herdmesh.rpc import telemetry
-from herdmesh.rpc.connect_names import connect_name
 from herdmesh.rpc.errors import HerdmeshError, NotLeader
-from herdmesh.rpc.telemetry import DURATION_BOUNDS_S, Family, Kind, Labels
+from herdmesh.rpc.monitoring import telemetry
+from herdmesh.rpc.monitoring.connect_names import connect_name
+from herdmesh.rpc.monitoring.telemetry import DURATION_BOUNDS_S, Family, Kind, Labels
 from herdmesh.session import messages
 from herdmesh.session.model import RunState, TargetState, UnitId
 

@@ -57,8 +57,8 @@ from herdmesh.connect.spi import (
     entered,
 )
 from herdmesh.engine.runtime import message_of
+from herdmesh.rpc.monitoring.resource import name_process
 from herdmesh.rpc.process import configure_logging, log_identity
-from herdmesh.rpc.resource import name_process
 from herdmesh.worker.plugin_messages import (
     Answer,
     AuthoredDescription,

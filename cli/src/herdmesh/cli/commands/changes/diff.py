@@ -10,12 +10,13 @@ from typing import Any
 import typer
 from rich.markup import escape
 
-from herdmesh.cli import bounded, views
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.batch.connector_files import GivenConnector, read_all, to_properties
 from herdmesh.cli.commands.apply import FilesOption, RecursiveOption, not_all, stored_config
-from herdmesh.cli.connector_files import GivenConnector, read_all, to_properties
-from herdmesh.cli.hidden_secrets import ShowSecretsOption, hide, password_keys
-from herdmesh.cli.output import Format, out, print_document
+from herdmesh.cli.display import views
+from herdmesh.cli.display.hidden_secrets import ShowSecretsOption, hide, password_keys
+from herdmesh.cli.display.output import Format, out, print_document
+from herdmesh.cli.mesh import bounded
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 
 EXIT_DIFFERENT = 1

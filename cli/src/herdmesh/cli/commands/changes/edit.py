@@ -22,16 +22,16 @@ import typer
 from rich.markup import escape
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import views
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.batch.connector_files import to_properties
+from herdmesh.cli.batch.results import end_with
+from herdmesh.cli.batch.waiting import Floors, TimeoutOption, WaitOption, wait_of
 from herdmesh.cli.commands.apply import tell_warnings
-from herdmesh.cli.connector_files import to_properties
+from herdmesh.cli.display import views
+from herdmesh.cli.display.hidden_secrets import ShowSecretsOption, hide, password_keys, refuse_hidden
+from herdmesh.cli.display.output import Format, out
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.hidden_secrets import ShowSecretsOption, hide, password_keys, refuse_hidden
-from herdmesh.cli.output import Format, out
-from herdmesh.cli.results import end_with
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
-from herdmesh.cli.waiting import Floors, TimeoutOption, WaitOption, wait_of
 from herdmesh.rpc.request_ids import new_request_id
 
 _EDITORS = ("VISUAL", "EDITOR")
@@ -107,7 +107,7 @@ async def _hidden(client: HerderClient, stored: views.Json) -> views.Json:
 
 def _write(name: str, config: views.Json) -> Path:
     """The file to edit, which only its owner can read."""
-    from herdmesh.cli.yaml_text import dump
+    from herdmesh.cli.batch.yaml_text import dump
 
     safe = re.sub(r"[^\w.-]", "_", name)[:60]
     number, path = tempfile.mkstemp(prefix=f"herd-edit-{safe}-", suffix=".yaml")
@@ -135,7 +135,7 @@ def _open(file: Path) -> None:
 
 
 def _read(file: Path, name: str) -> views.Json:
-    from herdmesh.cli.yaml_text import YamlError, load_all
+    from herdmesh.cli.batch.yaml_text import YamlError, load_all
 
     try:
         documents = [one for one in load_all(file.read_bytes()) if one is not None]

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from herdmesh.cli.contexts import Context, Contexts, MeshTarget, find_target
+from herdmesh.cli.display.output import Format, out, print_document, table
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, out, print_document, table
+from herdmesh.cli.mesh.contexts import Context, Contexts, MeshTarget, find_target
 from herdmesh.cli.runner import OutputOption, run
 
 context_app = typer.Typer(

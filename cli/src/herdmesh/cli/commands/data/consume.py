@@ -21,9 +21,9 @@ from herdmesh.cli.commands.data.options import (
     command_end,
     converters,
 )
+from herdmesh.cli.display.output import Format, err
 from herdmesh.cli.errors import EXIT_CODES, EXIT_INTERNAL, CommandError
 from herdmesh.cli.kafka.options import ConsumeOutput, ConverterOptions
-from herdmesh.cli.output import Format, err
 from herdmesh.cli.runner import HerderOption
 from herdmesh.cli.transform.options import Direction
 

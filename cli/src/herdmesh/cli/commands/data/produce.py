@@ -22,9 +22,9 @@ from herdmesh.cli.commands.data.options import (
     converters,
     counted,
 )
+from herdmesh.cli.display.output import Format, err, out, print_document
 from herdmesh.cli.errors import EXIT_CODES, CommandError
 from herdmesh.cli.kafka.options import ConverterOptions
-from herdmesh.cli.output import Format, err, out, print_document
 from herdmesh.cli.runner import HerderOption, OutputOption
 from herdmesh.cli.transform.options import Direction, RecordForm
 

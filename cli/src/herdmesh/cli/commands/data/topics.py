@@ -15,8 +15,8 @@ from herdmesh.cli.commands.data.options import (
     confirm,
     counted,
 )
+from herdmesh.cli.display.output import Format, count, err, out, print_document, table
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, count, err, out, print_document, table
 from herdmesh.cli.runner import OutputOption
 
 topics_app = typer.Typer(

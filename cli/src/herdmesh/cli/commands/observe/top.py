@@ -17,11 +17,21 @@ from rich.live import Live
 from rich.markup import escape
 
 from herdmesh.api.worker.v1 import worker_service_pb2 as pb
-from herdmesh.cli import views
-from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.get import fetch_connectors
 from herdmesh.cli.commands.observe.worker_calls import WorkerCalls, list_workers
-from herdmesh.cli.output import Format, colored, connector_lag, count, err, out, print_document, print_line, table
+from herdmesh.cli.display import views
+from herdmesh.cli.display.output import (
+    Format,
+    colored,
+    connector_lag,
+    count,
+    err,
+    out,
+    print_document,
+    print_line,
+    table,
+)
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 
 _INTERVAL_S: Final = 1.0

@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.worker.v1 import worker_service_pb2_grpc as worker_grpc
-from herdmesh.cli import views
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.display import views
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError
 

@@ -23,9 +23,10 @@ from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.herder.wire import stores as wire
 from herdmesh.herder.wire.values import wall_clock_ms
-from herdmesh.rpc import revisions, tracing
+from herdmesh.rpc import revisions
 from herdmesh.rpc.client import RETRIABLE, connect, retrying
 from herdmesh.rpc.errors import HerdmeshError, WriteOutcomeUnknown
+from herdmesh.rpc.monitoring import tracing
 from herdmesh.rpc.request_ids import new_request_id
 from herdmesh.session.model import UnitId
 

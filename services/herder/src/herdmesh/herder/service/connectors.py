@@ -29,8 +29,9 @@ from herdmesh.herder.service.encoded_views import EncodedMeshViews
 from herdmesh.herder.service.offsets import OffsetRpcs
 from herdmesh.herder.state.model import requests as rq
 from herdmesh.herder.wire import values, views
-from herdmesh.rpc import encoded, properties, revisions, tracing
+from herdmesh.rpc import encoded, properties, revisions
 from herdmesh.rpc.errors import ConnectorNotFound, RequestInvalid
+from herdmesh.rpc.monitoring import tracing
 from herdmesh.session import wire as session_wire
 from herdmesh.session.model import TargetState
 

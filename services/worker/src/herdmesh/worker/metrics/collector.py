@@ -20,8 +20,8 @@ from typing import Final, TypeVar, assert_never
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.spi import PluginDescriptor
-from herdmesh.rpc import telemetry
-from herdmesh.rpc.telemetry import Buckets, Family, Labels
+from herdmesh.rpc.monitoring import telemetry
+from herdmesh.rpc.monitoring.telemetry import Buckets, Family, Labels
 from herdmesh.session.messages import StartUnit
 from herdmesh.session.model import RunState, UnitId
 from herdmesh.worker.metrics.connectors import ConnectorMeter, Startups, StateCount, WorkerMeter

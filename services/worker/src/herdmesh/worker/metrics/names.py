@@ -1,9 +1,9 @@
 """Names of a worker's metrics, the source of each value, and the metrics of Connect that have no meaning here.
 
-Owns the names. Connect's metrics are named by `herdmesh.rpc.connect_names`; their tags are the labels `connector` and
-`task`. A text attribute is a series of value 1 with the text as one more label, named after the attribute's last word.
-Metrics that Connect does not have are called `herdmesh_...`, by Prometheus' conventions: base units, `_total` for
-counters.
+Owns the names. Connect's metrics are named by `herdmesh.rpc.monitoring.connect_names`; their tags are the labels
+`connector` and `task`. A text attribute is a series of value 1 with the text as one more label, named after the
+attribute's last word. Metrics that Connect does not have are called `herdmesh_...`, by Prometheus' conventions: base
+units, `_total` for counters.
 
 `docs/reference/metrics.md` is generated from this file; a test compares them, and both with the list of Connect's
 attributes.
@@ -20,8 +20,8 @@ from typing import Final, Generic, TypeVar
 
 from herdmesh.connect.spi import ConnectorKind, Wait
 from herdmesh.engine.runtime import LATENCY_BOUNDS_MS
-from herdmesh.rpc.connect_names import connect_name
-from herdmesh.rpc.telemetry import Buckets, Kind
+from herdmesh.rpc.monitoring.connect_names import connect_name
+from herdmesh.rpc.monitoring.telemetry import Buckets, Kind
 from herdmesh.session.model import RunState
 from herdmesh.worker.metrics.connectors import ConnectorMeter, StateCount, WorkerMeter
 from herdmesh.worker.metrics.tasks import TaskMeter

@@ -14,7 +14,7 @@ import time
 from typing import Any, Final, Self
 
 from herdmesh.engine.runtime import RunSpec
-from herdmesh.rpc import tracing
+from herdmesh.rpc.monitoring import tracing
 
 _INTERVAL_NS: Final = 1_000_000_000
 _OWN_TRACE_NS: Final = 60_000_000_000

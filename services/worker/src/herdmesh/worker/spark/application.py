@@ -13,8 +13,8 @@ import signal
 import socket
 import sys
 
+from herdmesh.rpc.monitoring.resource import name_process
 from herdmesh.rpc.process import configure_logging, log_identity
-from herdmesh.rpc.resource import name_process
 from herdmesh.worker.application_messages import (
     LINE_BYTES_MAX,
     TO_APPLICATION,

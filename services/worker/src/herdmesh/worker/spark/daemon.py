@@ -65,7 +65,7 @@ def preload() -> list[str]:
     """Import everything a run needs; returns the modules that could not be imported."""
     # Otherwise importing numpy would start a thread for each core, for linear algebra that nobody uses here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from herdmesh.rpc import tracing
+    from herdmesh.rpc.monitoring import tracing
 
     missing: list[str] = []
     for name in (*PRELOADED, *(TRACED if tracing.wanted() else ())):

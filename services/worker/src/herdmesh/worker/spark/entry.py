@@ -23,9 +23,9 @@ from herdmesh import engine
 from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.connect.config import hide_in_output
 from herdmesh.engine.runtime import classify, log_context
-from herdmesh.rpc import tracing
+from herdmesh.rpc.monitoring import tracing
+from herdmesh.rpc.monitoring.resource import name_process
 from herdmesh.rpc.process import configure_logging, log_identity, log_with
-from herdmesh.rpc.resource import name_process
 from herdmesh.session import wire as session_wire
 from herdmesh.session.model import Failure
 from herdmesh.worker import wire

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from herdmesh.cli.output import age, count
-from herdmesh.cli.views import Json
+from herdmesh.cli.display.output import age, count
+from herdmesh.cli.display.views import Json
 
 _FAILED: Final = re.compile(r"^failed \((\w+)\)[:;] ")
 _ONE_TASK: Final = re.compile(r"`herd restart (\S+) --task \d+`")

@@ -18,7 +18,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2 as herder
 from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
-from herdmesh.cli.hidden_secrets import hide
+from herdmesh.cli.display.hidden_secrets import hide
 from herdmesh.connect.topics import lag
 from herdmesh.rpc.enums import name_of
 

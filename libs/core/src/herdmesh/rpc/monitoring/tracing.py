@@ -21,7 +21,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from herdmesh.rpc.resource import resource
+from herdmesh.rpc.monitoring.resource import resource
 
 TRACING_ENV: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 TRACEPARENT_ENV: Final = "TRACEPARENT"

@@ -14,11 +14,11 @@ from rich.markup import escape
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2
-from herdmesh.cli import listing, views
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.display import listing, views
+from herdmesh.cli.display.output import Format, colored, out, print_line, table
+from herdmesh.cli.display.tables import ScreenTable
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.output import Format, colored, out, print_line, table
-from herdmesh.cli.tables import ScreenTable
+from herdmesh.cli.mesh.client import HerderClient
 
 _RECONNECT_S: Final = 0.1
 #: Reasons after which the watch is opened again: another herder takes over.

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.cli.display.hidden_secrets import refuse_hidden
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.hidden_secrets import refuse_hidden
 from herdmesh.connect.java import PropertiesError, parse
 
 STANDARD_INPUT = "-"
@@ -176,7 +176,7 @@ def _properties(source: str, data: bytes) -> dict[str, str]:
 
 def _yaml(source: str, data: bytes) -> list[Any]:
     """The documents of a YAML file, those that are empty left out."""
-    from herdmesh.cli.yaml_text import YamlError, load_all
+    from herdmesh.cli.batch.yaml_text import YamlError, load_all
 
     try:
         return [one for one in load_all(data) if one is not None]

@@ -14,8 +14,8 @@ import json
 from typing import Any, cast
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.cli.display.views import Json
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.views import Json
 from herdmesh.connect.topics import ERROR_HEADER_PREFIX
 
 _REPLAYED = "__herdmesh.replayed"

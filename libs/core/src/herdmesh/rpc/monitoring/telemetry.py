@@ -45,7 +45,7 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
-from herdmesh.rpc.resource import resource
+from herdmesh.rpc.monitoring.resource import resource
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from herdmesh.rpc.telemetry import Kind
+from herdmesh.rpc.monitoring.telemetry import Kind
 
 _UNITS = (("-ms", "-seconds"), ("-timestamp", "-timestamp-seconds"), ("-percentage", "-ratio"))
 

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 import typer
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
-from herdmesh.cli import bounded
-from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import EXIT_CODES, CommandError
+from herdmesh.cli.mesh import bounded
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.connect.config import is_secret, without_url_passwords
 
 HIDDEN = "****"

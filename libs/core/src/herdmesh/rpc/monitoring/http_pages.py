@@ -23,7 +23,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import structlog
 
-from herdmesh.rpc import telemetry
+from herdmesh.rpc.monitoring import telemetry
 
 METRICS: Final = "/metrics"
 HEALTHZ: Final = "/healthz"

@@ -13,9 +13,17 @@ from datetime import datetime
 
 from rich.markup import escape
 
+from herdmesh.cli.display.output import (
+    TASK_COLUMNS,
+    age,
+    colored,
+    connector_lag,
+    connector_uncommitted,
+    count,
+    task_row,
+)
+from herdmesh.cli.display.views import Json
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import TASK_COLUMNS, age, colored, connector_lag, connector_uncommitted, count, task_row
-from herdmesh.cli.views import Json
 
 #: States of a connector or a task (Connect's, without those that are never shown), and types of connectors.
 STATES = frozenset({"UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING"})

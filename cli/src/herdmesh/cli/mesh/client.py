@@ -19,13 +19,13 @@ import grpc
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as service
-from herdmesh.cli.addresses import check_addresses, check_resolvable, speaks_http, wrong_service
-from herdmesh.cli.contexts import find_target
 from herdmesh.cli.errors import EXIT_USAGE, CommandError, from_reason, shown_violations, unreachable
+from herdmesh.cli.mesh.addresses import check_addresses, check_resolvable, speaks_http, wrong_service
+from herdmesh.cli.mesh.contexts import find_target
 from herdmesh.rpc import errors as rpc_errors
-from herdmesh.rpc import tracing
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.leader import LeaderSearch
+from herdmesh.rpc.monitoring import tracing
 
 if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
@@ -52,7 +52,7 @@ _ANOTHER_MAY_LEAD = frozenset({"NO_LEADER", "SHUTTING_DOWN", "UNREACHABLE", "WRI
 
 
 def find_herder(option: str | None) -> str:
-    """Addresses of herders, comma separated, as `herdmesh.cli.contexts` finds them."""
+    """Addresses of herders, comma separated, as `herdmesh.cli.mesh.contexts` finds them."""
     return find_target(option).address
 
 

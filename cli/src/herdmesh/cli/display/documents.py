@@ -1,7 +1,8 @@
 """Text forms of one document of plain values: YAML, CSV, names, and JSONPath templates.
 
-Owns the forms. Prints nothing; `herdmesh.cli.output` chooses the form and prints it. A document is an object, or a list
-of objects. PyYAML and python-jsonpath are imported when their form is wanted, because they cost start-up time.
+Owns the forms. Prints nothing; `herdmesh.cli.display.output` chooses the form and prints it. A document is an object,
+or a list of objects. PyYAML and python-jsonpath are imported when their form is wanted, because they cost start-up
+time.
 
 Invariant: YAML and CSV leave out no value that the document has.
 """
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 
 if TYPE_CHECKING:
-    from herdmesh.cli.views import Json
+    from herdmesh.cli.display.views import Json
 
 #: The key that names an object, and the kind of object that has it. The first key that is there decides.
 _NAMED_BY: Final = (

@@ -1,8 +1,8 @@
 """The output of commands: tables for people, documents for programs.
 
 Owns the formats of `-o`, colours, columns and the envelope of an error. Does not fetch. The text of a document in YAML,
-CSV or by a JSONPath is made in `herdmesh.cli.documents`. Invariant: with `-o json` standard output holds exactly one
-JSON document (one per line for streams), and all text for people goes to standard error.
+CSV or by a JSONPath is made in `herdmesh.cli.display.documents`. Invariant: with `-o json` standard output holds
+exactly one JSON document (one per line for streams), and all text for people goes to standard error.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from herdmesh.cli import documents
+from herdmesh.cli.display import documents
+from herdmesh.cli.display.tables import PIPE_WIDTH, Fit, ScreenColumn, ScreenTable
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.tables import PIPE_WIDTH, Fit, ScreenColumn, ScreenTable
 
 if TYPE_CHECKING:
-    from herdmesh.cli.views import Json
+    from herdmesh.cli.display.views import Json
 
 STATE_STYLES = {
     "RUNNING": "green",

@@ -17,10 +17,10 @@ from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
-from herdmesh.cli import views
-from herdmesh.cli.board import Board, render_services
-from herdmesh.cli.connector_lines import ConnectorLines
-from herdmesh.cli.output import Format, out, print_line
+from herdmesh.cli.display import views
+from herdmesh.cli.display.board import Board, render_services
+from herdmesh.cli.display.connector_lines import ConnectorLines
+from herdmesh.cli.display.output import Format, out, print_line
 from herdmesh.devstack.layout import StackState
 from herdmesh.devstack.stack import Stack
 from herdmesh.devstack.supervision.state_lines import StateLines

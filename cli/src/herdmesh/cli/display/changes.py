@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as store
-from herdmesh.cli import views
+from herdmesh.cli.display import views
 from herdmesh.rpc import revisions
 
 REDACTED: Final = "****"

@@ -15,10 +15,10 @@ from rich.markup import escape
 from rich.text import Text
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import listing, views
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.display import listing, views
+from herdmesh.cli.display.output import TASK_COLUMNS, colored, table, task_rows
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import TASK_COLUMNS, colored, table, task_rows
+from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.devstack.layout import StackState
 
 _RECONNECT_S = 0.1

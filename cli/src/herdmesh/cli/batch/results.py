@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import typer
 
-from herdmesh.cli import views
+from herdmesh.cli.display import views
+from herdmesh.cli.display.output import Format, error_document, print_document
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.output import Format, error_document, print_document
 
 
 def end_with(

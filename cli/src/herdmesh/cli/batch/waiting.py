@@ -21,9 +21,9 @@ from typing import Annotated
 import typer
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import views
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.display import views
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
+from herdmesh.cli.mesh.client import HerderClient
 
 TIMEOUT_S = 60.0
 _NO_TASKS_S = 5.0

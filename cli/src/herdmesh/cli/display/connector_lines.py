@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from rich.markup import escape
 
-from herdmesh.cli import views
-from herdmesh.cli.output import colored
+from herdmesh.cli.display import views
+from herdmesh.cli.display.output import colored
 
 
 class ConnectorLines:

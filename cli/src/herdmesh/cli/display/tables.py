@@ -1,8 +1,8 @@
 """A table without borders that fits the terminal it is printed on.
 
-Owns the layout: the columns that fit, their widths, the cut and folded cells. Knows no command: `herdmesh.cli.output`
-names the columns. One pass over the cells; rich measures, wraps and pads each cell by itself, which takes seconds for
-the tasks of a connector of 500.
+Owns the layout: the columns that fit, their widths, the cut and folded cells. Knows no command:
+`herdmesh.cli.display.output` names the columns. One pass over the cells; rich measures, wraps and pads each cell by
+itself, which takes seconds for the tasks of a connector of 500.
 
 On a terminal, columns that do not fit are first cut or folded down to a floor, then left out, the least important
 first.
