@@ -19,6 +19,7 @@ from rich.console import Console
 from herdmesh.cli.commands import describe
 from herdmesh.cli.display import board as boards
 from herdmesh.cli.display import listing
+from herdmesh.cli.display.diagnosis import diagnose
 from herdmesh.cli.display.output import OutputConsole, table
 
 WIDTHS = (40, 80, 120, 200)
@@ -142,7 +143,7 @@ def test_a_description_cuts_no_state_and_no_table_is_too_wide(width: int, monkey
     for one in CONNECTORS:
         made = console(width)
         monkeypatch.setattr(describe, "out", made)
-        describe._print_connector(one)  # pyright: ignore[reportPrivateUsage]
+        describe.print_connector(one, diagnose(one))
         shown = text_of(made)
         assert one["connector"]["state"] in shown
         for number, each in enumerate(one["tasks"]):
