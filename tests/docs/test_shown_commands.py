@@ -30,7 +30,7 @@ from herdmesh.cli.app import app
 from herdmesh.cli.commands.get import print_refused_plugins
 from herdmesh.cli.commands.run import listening_text
 from herdmesh.cli.display.output import out
-from herdmesh.cli.grammar import canonical
+from herdmesh.cli.grammar import canonical, with_values
 from herdmesh.sdk.spark import task_session
 from herdmesh.standalone.process import Addresses
 from libs.connectors.tests.spark import lake
@@ -146,7 +146,7 @@ def _parsed(arguments: list[str]) -> tuple[str, ...]:
         assert name is not None
         assert command is not None
         context, names = typer.Context(command, info_name=name, parent=context), [*names, name]
-    command.make_parser(context).parse_args(list(arguments))
+    command.make_parser(context).parse_args(with_values(command.params, arguments))
     return tuple(names)
 
 

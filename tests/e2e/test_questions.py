@@ -46,7 +46,7 @@ async def test_a_source_is_planned_and_begins_at_its_initial_offset(
     assert await asyncio.to_thread(mesh.consume_values, topic, 2) == [b"second", b"third"]
 
     planned = await mesh.client.call(lambda stub: stub.PlanConfig, plan)
-    assert [step.action for step in planned.steps] == [messages.PLAN_ACTION_RESTART, messages.PLAN_ACTION_KEEP]
+    assert [step.action for step in planned.steps] == [messages.PLAN_ACTION_KEEP] * 2
 
 
 async def test_a_log_level_of_the_cluster_is_in_force_on_every_worker(mesh: Mesh) -> None:

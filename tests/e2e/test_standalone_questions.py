@@ -257,7 +257,7 @@ async def test_configs_are_validated_and_planned_without_being_stored(
     name = tmp_topic("snk")
     assert await planned(name, sink(tmp_path / "out", tmp_topic())) == [(None, "START"), (0, "START")]
     assert (await api.refused("GetConnector", name=name)).reason == "CONNECTOR_NOT_FOUND"
-    assert await planned(SAMPLE_SINK, sample) == [(None, "RESTART"), (0, "KEEP")]
+    assert await planned(SAMPLE_SINK, sample) == [(None, "KEEP"), (0, "KEEP")]
     assert await planned(SAMPLE_SINK, bad) == []
     other = json.dumps({"name": SAMPLE_SINK, "config": {**sample, "file": "other.txt"}})
     code, told, _ = await api.herd("plan", "-f", "-", *JSON_OUT, stdin=other)

@@ -157,9 +157,8 @@ class WorkerProcess(Node):
     def cancel(self, run_id: str, reason: str) -> None:
         self.runs[run_id].kill()
 
-    def unit_of(self, run_id: str) -> str:
-        """A name for log lines, which nobody reads here."""
-        return run_id
+    def unit_of(self, run_id: str) -> None:
+        """No unit for log lines, which nobody reads here."""
 
     # --- effects.idle_watch
 

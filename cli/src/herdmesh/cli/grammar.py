@@ -53,7 +53,7 @@ class HerdCommand(TyperCommand):
         return _without_type(super().get_help_option(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _with_values(self.params, args))
+        return super().parse_args(ctx, with_values(self.params, args))
 
 
 class HerdGroup(TyperGroup):
@@ -99,7 +99,7 @@ def _with_examples(epilog: str | None, path: tuple[str, ...]) -> str | None:
     return "\n\n".join(filter(None, parts)) or None
 
 
-def _with_values(params: Sequence[Any], args: Sequence[str]) -> list[str]:
+def with_values(params: Sequence[Any], args: Sequence[str]) -> list[str]:
     """The words of a command with the value of each option that stands alone though it takes one."""
     flags = {name for one in params if getattr(one, "is_flag", False) for name in one.opts}
     end = list(args).index("--") if "--" in args else len(args)

@@ -52,7 +52,7 @@ def test_a_checkpoint_has_the_bytes_of_javas_schemas() -> None:
 )
 def test_other_bytes_are_refused_as_sync_and_checkpoint(key: bytes, value: bytes) -> None:
     for read in (read_sync, read_checkpoint):
-        with pytest.raises(ValueError, match=r"no offset sync|no checkpoint|a text of"):
+        with pytest.raises(ValueError, match=r"no offset sync|no checkpoint|a string of"):
             read(key, value)
     one = Checkpoint("g", ORDERS, 0, 0)
     with pytest.raises(ValueError, match="version 1"):

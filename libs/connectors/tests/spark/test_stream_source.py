@@ -56,6 +56,6 @@ def test_an_unknown_position_or_a_missing_column_fails_the_task() -> None:
     assert failed.value.field == "spark.format"
     reader = rate()
     reader.offset = {"position": '{"offset":0,"timestamp":0}', "end": '{"offset":5,"timestamp":0}', "rows": 6}
-    with pytest.raises(ConfigError, match="now there are 5") as failed:
+    with pytest.raises(ConfigError, match="now it has 5") as failed:
         reader.run()
     assert failed.value.fix

@@ -43,10 +43,15 @@ def plugin_findings(refused: Sequence[Json]) -> Iterator[Json]:
 
 
 def connector_findings(connectors: Sequence[Json], now: datetime | None = None) -> list[Json]:
-    """The findings of all connectors and tasks: errors first, then waits by their beginning."""
+    """The findings of all connectors and tasks: errors first, by name, then waits by their beginning."""
     at = now or datetime.now(UTC)
     found = [one for connector in connectors for one in _of_connector(connector, at)]
-    return sorted(found, key=lambda one: (one["severity"] != "error", one["code"] == "WAITING", one["since"] or ""))
+
+    def order(one: Json) -> tuple[bool, bool, str, str]:
+        is_wait = one["code"] == "WAITING"
+        return one["severity"] != "error", is_wait, (one["since"] or "") if is_wait else "", one["name"]
+
+    return sorted(found, key=order)
 
 
 def _of_connector(connector: Json, now: datetime) -> Iterator[Json]:
