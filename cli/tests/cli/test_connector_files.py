@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.cli.batch.connector_files import read_all, read_connectors, read_documents
-from herdmesh.cli.batch.yaml_text import YamlError, dump, load_all
+from herdmesh.cli.batch.yaml_text import YamlError, load_all
+from herdmesh.cli.display.documents import yaml_text
 from herdmesh.cli.errors import CommandError
 
 CONFIG = {"connector.class": "X", "tasks.max": "2", "flag": "yes", "version": "1.10", "octal": "010", "empty": ""}
@@ -154,7 +155,7 @@ texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=30)
 
 @given(st.dictionaries(texts, st.none() | texts | st.sampled_from(["null", "~", "yes", "1", "a: b", "#x", "- x", ""])))
 def test_yaml_is_read_back_as_it_was_written(config: dict[str, str | None]) -> None:
-    assert load_all(dump({"name": "a", "config": config}).encode()) == [{"name": "a", "config": config}]
+    assert load_all(yaml_text({"name": "a", "config": config}).encode()) == [{"name": "a", "config": config}]
 
 
 def test_a_key_of_yaml_is_a_text() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import logging
+import tracemalloc
 
+import pytest
 import structlog
 
 from herdmesh.rpc.process import configure_logging
@@ -18,6 +21,7 @@ from herdmesh.worker.log_lines import (
     CopiedStream,
     LineQueue,
     RecentLines,
+    memory_of,
 )
 
 TASK = UnitId("orders", 0)
@@ -76,9 +80,25 @@ def test_a_chatty_unit_displaces_only_its_own_lines() -> None:
     lines.add_run(UnitId("quiet", 0), [(1, "here")])
     lines.add_run(TASK, [(number, "x" * 1_000) for number in range(2_000)])
     page = lines.page("orders", 0, size=1_000)
-    assert sum(len(one.text) for one in page.lines) <= UNIT_BYTES_MAX
+    assert sum(map(memory_of, page.lines)) <= UNIT_BYTES_MAX
     assert page.cut
     assert texts(lines, "quiet") == ["here"]
+
+
+@pytest.mark.parametrize("text", ["x", "\u4e2d" * 1_000, "\U0001f40e" * 1_000])
+def test_short_lines_and_wide_letters_are_bounded_by_the_memory_that_they_take(text: str) -> None:
+    lines = RecentLines()
+    lines.add_run(TASK, [(1, text)])
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            lines.add_run(TASK, [(time_ms, text + str(time_ms)) for time_ms in range(1_000, 1_500)])
+        gc.collect()
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used <= 1.2 * UNIT_BYTES_MAX
 
 
 def test_all_units_together_are_bounded_and_the_longest_silent_are_forgotten() -> None:
@@ -86,7 +106,7 @@ def test_all_units_together_are_bounded_and_the_longest_silent_are_forgotten() -
     many = TOTAL_BYTES_MAX // UNIT_BYTES_MAX + 10
     for number in range(many):
         lines.add_run(UnitId("c", number), [(at, "x" * 8_000) for at in range(32)])
-    size = sum(len(kept.text) for kept in lines.page("", None, size=1_000_000).lines)
+    size = sum(map(memory_of, lines.page("", None, size=1_000_000).lines))
     assert size <= TOTAL_BYTES_MAX
     assert texts(lines, "c", 0) == []
     assert texts(lines, "c", many - 1) != []

@@ -1,9 +1,9 @@
-"""YAML of connector files: read with every scalar as text, and written in the same form.
+"""YAML of connector files, read with every scalar as text (`display.documents` writes YAML).
 
 Owns the few YAML rules that connector configs need. A config's values are texts, so a plain `yes`, `010` or `1.10`
 stays as it is written; a plain `null`, `~` or nothing is null. A key that is written twice is an error.
 
-Imported when a YAML file is read or written, and not at the start of `herd`.
+Imported when a YAML file is read, and not at the start of `herd`.
 """
 
 from __future__ import annotations
@@ -53,10 +53,3 @@ def load_all(data: bytes) -> list[Any]:
         raise YamlError(f"{error.problem or error.context}{where}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise YamlError(" ".join(str(error).split())) from None
-
-
-def dump(document: Any) -> str:
-    """A document as YAML that `load_all` reads back: block style, keys in the given order, texts that look like
-    null quoted.
-    """
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=10_000)

@@ -37,10 +37,12 @@ _ESCAPED: Final = re.compile(r"\\[nt\"\\]")
 
 
 def yaml_text(document: Any) -> str:
-    """The document as YAML, keys in their order."""
+    """The document as YAML, keys in their order; texts that look like null or a number are quoted, long ones kept on a
+    line.
+    """
     import yaml
 
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=False, width=1_000)
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=False, width=10_000)
 
 
 def names(document: Any, kind: str) -> Iterable[str]:

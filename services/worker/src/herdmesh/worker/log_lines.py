@@ -15,12 +15,14 @@ import contextlib
 import json
 import logging
 import re
+import sys
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from heapq import merge
+from itertools import takewhile
 from typing import Any, Final, NamedTuple, cast
 
 from herdmesh.session.model import UnitId
@@ -30,6 +32,8 @@ UNIT_BYTES_MAX: Final = 256 * 1024
 OWN_BYTES_MAX: Final = 1024 * 1024
 TOTAL_BYTES_MAX: Final = 16 * 1024 * 1024
 QUEUED_LINES_MAX: Final = 500
+LINE_OVERHEAD_BYTES: Final = 160
+"""Memory of a kept line beside its text: the tuple, its two numbers, its place in the queue."""
 _UNIT: Final = re.compile(r"\[(?P<connector>.*)\|(?:worker|task-(?P<task>\d+))(?:\|offsets)?\]")
 
 
@@ -117,6 +121,11 @@ class LineQueue:
         return bool(self._lines)
 
 
+def memory_of(line: KeptLine) -> int:
+    """Bytes of memory that a line takes: short lines and letters beyond Latin-1 take several times their characters."""
+    return sys.getsizeof(line.text) + LINE_OVERHEAD_BYTES
+
+
 @dataclass(slots=True)
 class _Kept:
     """The latest lines of one unit."""
@@ -130,11 +139,17 @@ class _Kept:
         """Append, and drop the oldest lines; returns by how much the size changed."""
         before = self.size
         self.lines.append(line)
-        self.size += len(line.text)
+        self.size += memory_of(line)
         while self.size > self.bytes_max and len(self.lines) > 1:
-            self.size -= len(self.lines.popleft().text)
+            self.size -= memory_of(self.lines.popleft())
             self.cut = True
         return self.size - before
+
+    def after(self, number: int) -> list[KeptLine]:
+        """The lines after a number, in order. Costs what it returns: `herd logs -f` requests it every second."""
+        found = list(takewhile(lambda one: one.number > number, reversed(self.lines)))
+        found.reverse()
+        return found
 
 
 class LinePage(NamedTuple):
@@ -188,11 +203,7 @@ class RecentLines:
         """
         with self._lock:
             chosen = [kept for unit, kept in self._kept.items() if _selects(unit, connector, task)]
-            found = [
-                one
-                for one in merge(*(kept.lines for kept in chosen))
-                if one.time_ms >= since_ms and one.number > after_number
-            ]
+            found = [one for one in merge(*(kept.after(after_number) for kept in chosen)) if one.time_ms >= since_ms]
             cut_off, last = any(kept.cut for kept in chosen), max(self.last_number, after_number)
         if after_number and len(found) > size:
             return LinePage(found[:size], more=True, cut=cut_off, last_number=found[size - 1].number)

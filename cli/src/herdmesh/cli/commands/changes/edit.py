@@ -107,7 +107,7 @@ async def _hidden(client: HerderClient, stored: views.Json) -> views.Json:
 
 def _write(name: str, config: views.Json) -> Path:
     """The file to edit, which only its owner can read."""
-    from herdmesh.cli.batch.yaml_text import dump
+    from herdmesh.cli.display.documents import yaml_text
 
     safe = re.sub(r"[^\w.-]", "_", name)[:60]
     number, path = tempfile.mkstemp(prefix=f"herd-edit-{safe}-", suffix=".yaml")
@@ -117,7 +117,7 @@ def _write(name: str, config: views.Json) -> Path:
     )
     inner = {key: value for key, value in config.items() if key != "name"}
     with os.fdopen(number, "w", encoding="utf-8") as file:
-        file.write(text + dump({"name": name, "config": inner}))
+        file.write(text + yaml_text({"name": name, "config": inner}))
     return Path(path)
 
 
