@@ -20,6 +20,7 @@ from herdmesh.cli.display import dead_letters
 from herdmesh.cli.display.output import Format
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.runner import run
+from herdmesh.cli.times import moment
 from herdmesh.connect.topics.error_headers import ERROR_HEADER_PREFIX
 
 NULLABLE = st.none() | st.binary(max_size=12) | st.text(max_size=6).map(lambda text: text.encode("utf-8", "replace"))
@@ -101,11 +102,11 @@ def test_errors_in_a_file_of_dead_letters_are_named(document: str, why: str) -> 
 
 def test_since_is_an_age_or_a_time() -> None:
     now = datetime(2026, 11, 22, 8, tzinfo=UTC)
-    assert command.moment("90m", now) == datetime(2026, 11, 22, 6, 30, tzinfo=UTC)
-    assert command.moment("2d", now) == datetime(2026, 11, 20, 8, tzinfo=UTC)
-    assert command.moment("2026-11-21T10:00", now) == datetime(2026, 11, 21, 10, tzinfo=UTC)
+    assert moment("90m", now) == datetime(2026, 11, 22, 6, 30, tzinfo=UTC)
+    assert moment("2d", now) == datetime(2026, 11, 20, 8, tzinfo=UTC)
+    assert moment("2026-11-21T10:00", now) == datetime(2026, 11, 21, 10, tzinfo=UTC)
     with pytest.raises(CommandError, match="write an age such as 15m"):
-        command.moment("yesterday", now)
+        moment("yesterday", now)
 
 
 # --- the commands

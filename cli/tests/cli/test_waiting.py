@@ -14,10 +14,11 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2 as connectors
 from herdmesh.cli.batch import waiting
-from herdmesh.cli.batch.waiting import Floors, StateWait, WaitOption, WaitState, is_in, seconds, wait_of
+from herdmesh.cli.batch.waiting import Floors, StateWait, WaitOption, WaitState, is_in, wait_of
 from herdmesh.cli.display import views
 from herdmesh.cli.errors import CommandError, from_reason
 from herdmesh.cli.grammar import HerdCommand
+from herdmesh.cli.times import seconds
 
 UNASSIGNED, RUNNING, PAUSED, STOPPED, FAILED = (
     common.RunState.Value(f"RUN_STATE_{name}") for name in ("UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED")

@@ -19,7 +19,7 @@ def connectors(context: typer.Context, incomplete: str) -> list[tuple[str, str]]
     """Names of connectors, each with its type and state."""
 
     async def listed(client: Any) -> list[tuple[str, str]]:
-        from herdmesh.cli.commands.get import fetch_connectors
+        from herdmesh.cli.queries import fetch_connectors
 
         found = await fetch_connectors(client, full=False)
         return [(one["name"], f"{one['type']}, {one['connector']['state']}") for one in found]
@@ -31,8 +31,8 @@ def tasks(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Tasks as `connector/0`, each with its state."""
 
     async def listed(client: Any) -> list[tuple[str, str]]:
-        from herdmesh.cli.commands.get import fetch_connectors
         from herdmesh.cli.display.listing import tasks_of
+        from herdmesh.cli.queries import fetch_connectors
 
         return [(one["name"], one["state"]) for one in tasks_of(await fetch_connectors(client, full=False))]
 
@@ -43,7 +43,7 @@ def workers(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Ids of workers, each with its state."""
 
     async def listed(client: Any) -> list[tuple[str, str]]:
-        from herdmesh.cli.commands.get import fetch_workers
+        from herdmesh.cli.queries import fetch_workers
 
         return [(one["worker_id"], one["state"]) for one in await fetch_workers(client)]
 
@@ -54,7 +54,7 @@ def plugins(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Aliases of plugins, each with its type; the class of one that has no alias."""
 
     async def listed(client: Any) -> list[tuple[str, str]]:
-        from herdmesh.cli.commands.get import fetch_plugins
+        from herdmesh.cli.queries import fetch_plugins
 
         found, _ = await fetch_plugins(client)
         return [((one["aliases"] or [one["class"]])[0], one["type"]) for one in found]

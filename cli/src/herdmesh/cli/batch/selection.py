@@ -14,10 +14,10 @@ import typer
 
 from herdmesh.cli import completion
 from herdmesh.cli.batch.connector_files import read_all, trimmed
-from herdmesh.cli.commands.get import fetch_connectors
 from herdmesh.cli.display import listing
 from herdmesh.cli.errors import EXIT_USAGE, CommandError, from_reason
 from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.queries import fetch_connectors
 from herdmesh.connect.config import closest
 
 NamesArgument = Annotated[

@@ -11,7 +11,6 @@ automatically ends the wait at once.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli.display import views
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
 from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.times import seconds
 
 TIMEOUT_S = 60.0
 _NO_TASKS_S = 5.0
@@ -31,8 +31,6 @@ _NO_TASKS_S = 5.0
 _RECONNECT_S = 0.2
 _LOOK_S = 0.5
 """Longest time between two looks at connectors that run without tasks."""
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class WaitState(StrEnum):
@@ -200,14 +198,6 @@ def wait_of(state: WaitState | None, timeout: str) -> StateWait:
     if timeout and state is None:
         raise CommandError("USAGE", "--timeout bounds a wait: give --wait too", exit_code=EXIT_USAGE)
     return StateWait(state, seconds(timeout) if timeout else TIMEOUT_S)
-
-
-def seconds(text: str) -> float:
-    """`90`, `90s`, `5m`, `1h` or `500ms` in seconds. Raises CommandError."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    if found is None or not float(found[1]):
-        raise CommandError("USAGE", f"{text} is no time: write 30s, 5m or 1h", exit_code=EXIT_USAGE)
-    return float(found[1]) * _SECONDS[found[2]]
 
 
 def is_in(state: WaitState, connector: views.Json, floors: Floors) -> bool:

@@ -26,13 +26,13 @@ from herdmesh.cli.commands.apply import (
     tell_warnings_of_refused,
     without_invalid,
 )
-from herdmesh.cli.commands.get import fetch_connectors
 from herdmesh.cli.display import views
 from herdmesh.cli.display.hidden_secrets import refuse_hidden
 from herdmesh.cli.display.output import Format, out
 from herdmesh.cli.errors import EXIT_USAGE, CommandError, from_reason
 from herdmesh.cli.mesh import bounded
 from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.queries import fetch_connectors
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 

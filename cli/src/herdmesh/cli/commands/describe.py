@@ -15,7 +15,6 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import completion
 from herdmesh.cli.batch.connector_files import to_properties
-from herdmesh.cli.commands.get import fetch_connector, fetch_tasks, fetch_worker
 from herdmesh.cli.display import traces, views
 from herdmesh.cli.display.diagnosis import Diagnosis, Level, diagnose
 from herdmesh.cli.display.hidden_secrets import ShowSecretsOption, hide_in_connectors
@@ -35,6 +34,7 @@ from herdmesh.cli.display.output import (
 )
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.queries import fetch_connector, fetch_tasks, fetch_worker
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, WorkerArgument, with_herder
 
 _VALIDATION_S = 3.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +22,7 @@ from herdmesh.cli.display.views import Json
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
 from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
+from herdmesh.cli.times import moment
 from herdmesh.rpc.request_ids import new_request_id
 
 dlq_app = typer.Typer(
@@ -39,7 +40,6 @@ _CUT = (
     "the record was too large for the queue, so key and value are cut or missing; the whole record is at "
     "`from`, and `herd dlq replay` reads it there"
 )
-_AGES = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 @dlq_app.command("list")
@@ -230,19 +230,6 @@ def _read(file: str) -> str:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError("USAGE", f"{file}: {error}", exit_code=EXIT_USAGE) from None
-
-
-def moment(text: str, now: datetime, option: str = "--since") -> datetime:
-    """`15m` before `now`, or an ISO time, UTC where it has no zone. Raises CommandError."""
-    number, unit = text[:-1], text[-1:]
-    try:
-        if number.isdecimal() and unit in _AGES:
-            return now - timedelta(seconds=int(number) * _AGES[unit])
-        found = datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        text = f"{option} {text}: write an age such as 15m, 2h or 7d, or a time such as 2026-11-22T08:00:00Z"
-        raise CommandError("USAGE", text, exit_code=EXIT_USAGE) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 # --- printing

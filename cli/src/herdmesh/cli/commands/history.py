@@ -7,14 +7,12 @@ redacted values are taken from the config in force, or from the command line.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as store
-from herdmesh.api.configstore.v1.config_read_service_pb2_grpc import ConfigReadServiceStub
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli.batch.results import end_with
 from herdmesh.cli.batch.waiting import Floors, TimeoutOption, WaitOption, wait_of
@@ -22,17 +20,13 @@ from herdmesh.cli.commands.apply import tell_warnings
 from herdmesh.cli.commands.doctor import ConfigStoresOption
 from herdmesh.cli.display import changes, views
 from herdmesh.cli.display.output import Format, err, out, print_document, table
-from herdmesh.cli.errors import EXIT_UNAVAILABLE, EXIT_USAGE, CommandError, from_reason
-from herdmesh.cli.mesh.client import HerderClient, find_config_stores
+from herdmesh.cli.errors import EXIT_USAGE, CommandError, from_reason
+from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.queries import history_entries
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, run, with_herder
 from herdmesh.rpc import properties, revisions
-from herdmesh.rpc.client import connect
-from herdmesh.rpc.errors import HerdmeshError, Unreachable
 from herdmesh.rpc.request_ids import new_request_id
 
-_READ_SERVICE = "herdmesh.api.configstore.v1.ConfigReadService"
-_TIMEOUT_S = 10.0
-_PAGE_SIZE = 200
 _SHOWN = 20
 _DIFF_STYLES = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -174,34 +168,6 @@ def restore(
         end_with(output, [document], late.get(name))
 
     with_herder(output, herder, work)
-
-
-async def history_entries(
-    name: str, config_store: str | None, page_size: int = _PAGE_SIZE
-) -> AsyncIterator[store.HistoryEntry]:
-    """The changes, newest first, page by page. Raises CommandError."""
-    addresses = find_config_stores(config_store)
-    async with connect(addresses, _READ_SERVICE if len(addresses) > 1 else "") as channel:
-        ask: Any = ConfigReadServiceStub(channel).GetHistory
-        token = ""
-        while True:
-            request = store.GetHistoryRequest(connector=name, page_size=page_size, page_token=token)
-            try:
-                page: store.GetHistoryResponse = await ask(request, timeout=_TIMEOUT_S)
-            except Unreachable as error:
-                raise CommandError(
-                    "UNREACHABLE",
-                    f"no config store answers at {', '.join(addresses)} ({error.message})",
-                    "--config-store HOST:PORT or HERDMESH_CONFIG_STORE names one; `herd doctor` checks all.",
-                    EXIT_UNAVAILABLE,
-                ) from None
-            except HerdmeshError as error:
-                raise from_reason(error.reason, error.message) from None
-            for entry in page.changes:
-                yield entry
-            token = page.next_page_token
-            if not token:
-                return
 
 
 async def _entry(name: str, revision: str, config_store: str | None) -> store.HistoryEntry:

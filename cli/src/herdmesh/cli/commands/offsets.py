@@ -17,11 +17,11 @@ from rich.markup import escape
 from herdmesh.api.herder.v1 import offset_messages_pb2 as messages
 from herdmesh.cli.batch.confirming import confirm
 from herdmesh.cli.commands.create import read_offsets
-from herdmesh.cli.commands.dlq import moment
 from herdmesh.cli.display.output import Format, err, out, print_document, table
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
+from herdmesh.cli.times import moment
 from herdmesh.rpc.request_ids import new_request_id
 
 if TYPE_CHECKING:

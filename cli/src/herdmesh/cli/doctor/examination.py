@@ -18,13 +18,13 @@ from typing import Any, Final
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_pb
 from herdmesh.api.worker.v1 import worker_service_pb2_grpc as worker_grpc
-from herdmesh.cli.commands.get import fetch_connectors
 from herdmesh.cli.display import views
 from herdmesh.cli.doctor import machine, services, units
 from herdmesh.cli.doctor.codes import Severity
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.mesh.contexts import DEFAULT_DATA_DIR
+from herdmesh.cli.queries import fetch_connectors
 from herdmesh.devstack.layout import StackLayout, StackState
 from herdmesh.devstack.readiness import store_status
 from herdmesh.rpc.client import connect

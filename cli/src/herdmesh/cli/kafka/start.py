@@ -15,9 +15,9 @@ from typing import Any
 
 from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]  # public by its docs
 
-from herdmesh.cli.commands.dlq import moment
 from herdmesh.cli.errors import EXIT_UNAVAILABLE, CommandError
 from herdmesh.cli.kafka.admin import KafkaAdmin
+from herdmesh.cli.times import moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ import typer
 from rich.markup import escape
 
 from herdmesh.cli.commands.data.options import BootstrapOption, command_end
-from herdmesh.cli.commands.get import fetch_connectors
 from herdmesh.cli.display.output import Format, out, print_document, table
 from herdmesh.cli.errors import EXIT_INTERNAL, CommandError
 from herdmesh.cli.mesh.client import HerderClient, find_herder
 from herdmesh.cli.mesh.contexts import DEFAULT_DATA_DIR
+from herdmesh.cli.queries import fetch_connectors
 from herdmesh.cli.runner import HerderOption, OutputOption
 
 example_app = typer.Typer(

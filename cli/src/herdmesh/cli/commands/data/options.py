@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from herdmesh.cli.commands.get import fetch_connector
 from herdmesh.cli.display.output import Format, out, print_error
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.kafka.options import ConverterOptions
 from herdmesh.cli.mesh.client import HerderClient, find_herder
+from herdmesh.cli.queries import fetch_connector
 from herdmesh.cli.transform.options import Direction
 
 if TYPE_CHECKING:

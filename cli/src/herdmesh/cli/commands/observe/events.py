@@ -16,17 +16,16 @@ from typing import Annotated, Final
 import typer
 from rich.markup import escape
 
-from herdmesh.cli.commands.dlq import moment
 from herdmesh.cli.commands.doctor import ConfigStoresOption
-from herdmesh.cli.commands.get import fetch_connector, fetch_connectors
-from herdmesh.cli.commands.history import history_entries
 from herdmesh.cli.display import changes, views
 from herdmesh.cli.display.board import Board
 from herdmesh.cli.display.diagnosis import one_line
 from herdmesh.cli.display.output import Format, colored, err, out, print_document, print_line
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.mesh.client import HerderClient, find_herder
+from herdmesh.cli.queries import fetch_connector, fetch_connectors, history_entries
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
+from herdmesh.cli.times import moment
 
 _SHOWN: Final = 50
 #: Connectors whose histories are read at a time, and how many changes of each.

@@ -20,14 +20,14 @@ import typer
 from rich.markup import escape
 
 from herdmesh.api.worker.v1 import worker_service_pb2 as pb
-from herdmesh.cli.commands.dlq import moment
-from herdmesh.cli.commands.get import fetch_connector, fetch_worker
 from herdmesh.cli.commands.observe.worker_calls import WorkerCalls, list_workers
 from herdmesh.cli.display import views
 from herdmesh.cli.display.output import Format, err, out, print_document, print_line
 from herdmesh.cli.errors import EXIT_USAGE, CommandError, from_reason
 from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.queries import fetch_connector, fetch_worker
 from herdmesh.cli.runner import DATA_DIR, DataOption, HerderOption, NameArgument, OutputOption, run, with_herder
+from herdmesh.cli.times import moment
 from herdmesh.devstack.layout import StackLayout
 
 _POLL_S: Final = 1.0

@@ -17,7 +17,6 @@ from rich.live import Live
 from rich.markup import escape
 
 from herdmesh.api.worker.v1 import worker_service_pb2 as pb
-from herdmesh.cli.commands.get import fetch_connectors
 from herdmesh.cli.commands.observe.worker_calls import WorkerCalls, list_workers
 from herdmesh.cli.display import views
 from herdmesh.cli.display.output import (
@@ -32,6 +31,7 @@ from herdmesh.cli.display.output import (
     table,
 )
 from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.queries import fetch_connectors
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 
 _INTERVAL_S: Final = 1.0
