@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.errors import ConfigError, UnreachableError
 from herdmesh.connectors.files import hadoop
 from herdmesh.connectors.files.locations import Access, Location, opener
 from herdmesh.connectors.files.remote_files import RemoteFiles
@@ -121,7 +121,7 @@ def test_a_silent_name_node_times_out(tmp_path: Path, monkeypatch: pytest.Monkey
             with silent(backlog) as address:
                 at = hadoop.HadoopFileSystem(jvm, f"hdfs://{address}", None, ours)
                 told = rf"failed: .*200 millis.*{address}\b.*check that the name node runs there.*ipc\.client"
-                with pytest.raises(RetriableError, match=told):
+                with pytest.raises(UnreachableError, match=told):
                     RemoteFiles(at, "/", f"hdfs://{address}", renames=True).read("a")
     finally:
         jvm.close()

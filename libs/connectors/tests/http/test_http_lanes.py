@@ -15,13 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.errors import ConfigError, RetriableError, UnreachableError
 from herdmesh.connect.spi import waits
 from herdmesh.connect.spi.connector import SinkBatch
 from herdmesh.connectors.http import partition_lanes
-from herdmesh.connectors.http.client import Busy, RequestRefused
+from herdmesh.connectors.http.client import Busy, NoResponse, RequestRefused
 from herdmesh.connectors.http.partition_lanes import Lanes
 from herdmesh.connectors.http.requests import HttpRequest
+from herdmesh.engine.runtime import failure
 
 WAIT_S = 20.0
 Send = Callable[[HttpRequest], None]
@@ -219,6 +221,22 @@ def test_a_lane_recovers_by_itself_once_its_receiver_is_reachable() -> None:
         back.set()
         assert taken.wait(WAIT_S)
         made.drain()
+
+
+@pytest.mark.parametrize(
+    ("why", "error_class"),
+    [(NoResponse("refused", 0.001), ErrorClass.UNREACHABLE), (Busy("HTTP 503", 0.001), ErrorClass.RETRIABLE)],
+)
+def test_only_a_receiver_without_a_response_is_unreachable(why: Busy, error_class: ErrorClass) -> None:
+    def send(_request: HttpRequest) -> None:
+        raise why
+
+    with lanes(send, retries=0) as made:
+        made.give(requests(0, 0, 1))
+        with pytest.raises(RetriableError) as caught:
+            made.drain()
+        assert isinstance(caught.value, UnreachableError) is (error_class is ErrorClass.UNREACHABLE)
+        assert failure.error_class(caught.value) is error_class
 
 
 def test_a_full_lane_raises_with_the_receivers_name() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.errors import ConfigError, RetriableError, UnreachableError
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.connect.spi.connector import ConnectorContext, SourceBatch, SourceTaskContext
 from herdmesh.connectors.mirror.source.connector import MirrorSourceConnector
@@ -209,7 +209,7 @@ def test_a_refusal_of_the_brokers_is_reported_with_the_key(
     assert caught.value.field == "replication.factor"
     monkeypatch.setattr(source_cluster, "CALL_TIMEOUT_S", 0.2)
     away = MirrorSourceConnector()
-    with pytest.raises(RetriableError, match=r"the source cluster a \(127.0.0.1:1\)"):
+    with pytest.raises(UnreachableError, match=r"the source cluster a \(127.0.0.1:1\)"):
         away.start({**config_of(broker, topic), "source.cluster.bootstrap.servers": "127.0.0.1:1"})
 
 

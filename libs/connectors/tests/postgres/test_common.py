@@ -9,7 +9,8 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
+from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError, UnreachableError
 from herdmesh.connectors.postgres.connection import (
     ConnectionSettings,
     connect,
@@ -19,6 +20,7 @@ from herdmesh.connectors.postgres.connection import (
     quoted,
 )
 from herdmesh.devstack.postgres import PASSWORDS_ROLE
+from herdmesh.engine.runtime import failure
 
 
 @pytest.fixture
@@ -68,11 +70,12 @@ def test_tls_that_the_server_lacks_is_an_error_of_the_url(settings: ConnectionSe
         connect(replace(settings, parameters={"sslmode": "odd"}))
 
 
-def test_an_unreachable_server_is_retriable(settings: ConnectionSettings) -> None:
+def test_a_server_without_a_listener_is_unreachable(settings: ConnectionSettings) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound, and not listening
-        with pytest.raises(RetriableError, match="accepts no connections now"):
+        with pytest.raises(UnreachableError, match="accepts no connections now") as caught:
             connect(replace(settings, port=str(nobody.getsockname()[1])))
+        assert failure.error_class(caught.value) is ErrorClass.UNREACHABLE
 
 
 def test_a_broken_connection_is_retriable(settings: ConnectionSettings) -> None:

@@ -8,6 +8,7 @@ Owns the classes. The engine decides what follows from them (tolerance, retries)
     |   +-- SchemaProjectorError     a value that cannot be projected from one schema to another
     |   +-- InvalidRecordError       a record that Kafka refuses for its timestamp
     +-- RetriableError               may succeed when it is retried
+    |   +-- UnreachableError         the other system does not answer
     +-- JavaRuntimeError             Java's own exceptions: NullPointerError, IllegalArgumentError, ...
     +-- ConfigError                  a config value that cannot be used; carries the key
     +-- SerializationError           a codec that cannot be set up or used
@@ -69,6 +70,13 @@ class RetriableError(ConnectError):
         """
         super().__init__(*args)
         self.waits_for, self.next_try_s, self.tried = waits_for, next_try_s, tried
+
+
+class UnreachableError(RetriableError):
+    """The other system does not answer: it is down, starts again, or cannot be reached. Like any RetriableError, it is
+    retried. A connector or task that fails with it is restarted for as long as the outage lasts: such a restart does
+    not count as one of `herdmesh.restart.attempts.max`, because no restart makes the outage better or worse.
+    """
 
 
 class JavaRuntimeError(ConnectError):

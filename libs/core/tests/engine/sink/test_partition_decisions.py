@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.clients.offset_reset import OffsetReset, Start, read_offset_reset
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
+from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError, UnreachableError
 from herdmesh.connect.spi.connector import PartitionId
 from herdmesh.connect.topics.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.engine.librdkafka.record_columns import of_messages
@@ -471,6 +471,7 @@ def test_a_pause_ends_at_its_time_slice_if_the_run_yields_and_always_at_a_stop()
         (OSError(errno.ENOSPC, "disk full"), ErrorClass.RETRIABLE),
         (MemoryError(), ErrorClass.RETRIABLE),
         (RetriableError("away"), ErrorClass.RETRIABLE),
+        (UnreachableError("no listener", waits_for="PostgreSQL db:5432"), ErrorClass.UNREACHABLE),
         (KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)), ErrorClass.RETRIABLE),
         (TaskFenced("gone"), ErrorClass.FENCED),
         (OffsetsLost("gone"), ErrorClass.DATA_LOSS),

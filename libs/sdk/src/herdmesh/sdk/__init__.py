@@ -20,7 +20,14 @@ from herdmesh.connect.config import (
 )
 from herdmesh.connect.config_providers import ConfigData, ConfigProvider
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
+from herdmesh.connect.errors import (
+    ConfigError,
+    ConnectError,
+    DataError,
+    RecordError,
+    RetriableError,
+    UnreachableError,
+)
 from herdmesh.connect.model import (
     ConnectRecord,
     Header,
@@ -139,6 +146,7 @@ __all__ = [
     "TaskFailed",
     "TransactionContext",
     "Type",
+    "UnreachableError",
     "Validator",
     "date_schema",
     "decimal_schema",

@@ -33,7 +33,7 @@ from herdmesh.connectors.files.locations import (
     Access,
     Location,
 )
-from herdmesh.sdk import ConfigError, RetriableError, TaskFailed, waits
+from herdmesh.sdk import ConfigError, RetriableError, TaskFailed, UnreachableError, waits
 
 _fs: Any = fs
 """Untyped: the stubs lack what newer versions have."""
@@ -59,6 +59,12 @@ _HOPELESS = {
     ),
 }
 """Errors of S3 and Hadoop that a retry cannot fix: the key to change and the fix."""
+_NO_RESPONSE = re.compile(
+    "NETWORK_CONNECTION|curlCode|connection refused|timed out|millis timeout|UnknownHost|NoRouteToHost|"
+    "ConnectException",
+    re.IGNORECASE,
+)
+"""Errors of S3 and Hadoop that mean that the storage cannot be reached."""
 _REQUEST_ID = re.compile(r"\s*\(?Request ID:[^)]*\)?")
 
 
@@ -203,7 +209,8 @@ class RemoteFiles:
     @contextmanager
     def _translating(self, doing: str) -> Generator[None]:
         """Raise ConfigError for errors that a user must fix,
-        FileNotFoundError unchanged, RetriableError for all others.
+        FileNotFoundError unchanged, UnreachableError without a response,
+        RetriableError for all others.
         """
         try:
             yield
@@ -215,7 +222,8 @@ class RemoteFiles:
             for word, (key, fix) in _HOPELESS.items():
                 if word in text:
                     raise ConfigError(message, field=key, fix=fix) from error
-            raise RetriableError(message, waits_for=self.location) from error
+            kind = UnreachableError if _NO_RESPONSE.search(text) else RetriableError
+            raise kind(message, waits_for=self.location) from error
 
 
 def open_folder(location: Location, access: Access, attempts: int = ATTEMPTS) -> RemoteFiles:

@@ -38,7 +38,7 @@ from herdmesh.connectors.http.keys import (
 )
 from herdmesh.connectors.http.requests import HttpRequest
 from herdmesh.connectors.http.settings import HttpSettings, OAuth2
-from herdmesh.sdk import ConfigError, DataError, RetriableError
+from herdmesh.sdk import ConfigError, DataError, RetriableError, UnreachableError
 
 _ANSWER_BYTES_MAX = 65_536
 """Maximum bytes of a response that are read, so that its
@@ -64,6 +64,10 @@ class Busy(RetriableError):
         super().__init__(message)
         self.wait_s = wait_s
         self.is_broken = is_broken
+
+
+class NoResponse(Busy, UnreachableError):
+    """A failed attempt without a response: the receiver is down or cannot be reached."""
 
 
 class RequestRefused(DataError):
@@ -234,7 +238,7 @@ def _no_answer(what: str, error: Exception) -> Exception:
                 fix="name a PEM file with the certificate of the authority that signed it",
             )  # fmt: skip
         cause = cause.__cause__ or cause.__context__
-    return Busy(f"{what} got no response: {error or type(error).__name__}", is_broken=isinstance(error, _BROKEN))
+    return NoResponse(f"{what} got no response: {error or type(error).__name__}", is_broken=isinstance(error, _BROKEN))
 
 
 def shown(url: str) -> str:

@@ -25,7 +25,7 @@ from itertools import count
 from herdmesh.connectors.http.client import Busy, RequestRefused
 from herdmesh.connectors.http.requests import HttpRequest
 from herdmesh.engine.runtime import progress_ticks
-from herdmesh.sdk import PartitionId, RetriableError, waits
+from herdmesh.sdk import PartitionId, RetriableError, UnreachableError, waits
 
 LANE_RECORDS_MAX = 2_000
 RECORDS_MAX = 1_000
@@ -123,7 +123,7 @@ class Lanes:
                 for lane in self._lanes.values():
                     if lane.why is not None and lane.failures > self._retries:
                         text = f"tried {lane.failures} times: {lane.why}"
-                        raise RetriableError(text, waits_for=self._receiver) from lane.why
+                        raise self._failed(text, lane.why) from lane.why
                 self._say(wait)
                 self._changed.wait(_TURN_S)  # waits: `_say` has reported it
                 progress_ticks.moved()
@@ -154,13 +154,17 @@ class Lanes:
                 return
             for one in (lane, *self._lanes.values()):
                 if one.why is not None:
-                    raise RetriableError(str(one.why), waits_for=self._receiver) from one.why
+                    raise self._failed(str(one.why), one.why) from one.why
             left_s = end_s - time.monotonic()
             if left_s <= 0:
                 text = f"the receiver is slow: {self._records} records wait to be sent"
                 raise RetriableError(text, waits_for=self._receiver)
             self._changed.wait(min(left_s, _TURN_S))  # waits: no longer than ROOM_WAIT_S
             progress_ticks.moved()
+
+    def _failed(self, text: str, why: Busy) -> RetriableError:
+        kind = UnreachableError if isinstance(why, UnreachableError) else RetriableError
+        return kind(text, waits_for=self._receiver)
 
     def _say(self, wait: waits.Standing) -> None:
         """Report what `drain` waits for, unless requests fail, which `_fails` reports."""

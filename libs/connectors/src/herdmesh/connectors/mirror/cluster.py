@@ -4,7 +4,7 @@ MirrorMaker's own topics.
 Owns these clients. `engine.source_cluster` reads the copied records, and the run writes them. Does not know the content
 of MirrorMaker's topics.
 
-Invariant: no call waits longer than `CALL_TIMEOUT_S`; a missing response is a RetriableError.
+Invariant: no call waits longer than `CALL_TIMEOUT_S`; a missing response is an UnreachableError.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.errors import ConfigError, RetriableError, UnreachableError
 from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.librdkafka import CALL_TIMEOUT_S, RECONNECT, group_offsets, offset_of, opened
 from herdmesh.engine.runtime import ClientConfig, kafka
@@ -262,9 +262,11 @@ class Cluster:
             raise self._failed(error) from error
 
     def _failed(self, error: KafkaException) -> RetriableError:
+        message = f"{self._called()}: {error.args[0].str()}"
         if error.args[0].code() in _SILENT:
             _shared_admin.cache_clear()  # the client may have lost its brokers (`herdmesh.kafka.broker_reachability`)
-        return RetriableError(f"{self._called()}: {error.args[0].str()}", waits_for=self._waits_for())
+            return UnreachableError(message, waits_for=self._waits_for())
+        return RetriableError(message, waits_for=self._waits_for())
 
     def _waits_for(self) -> str:
         return kafka(self.bootstrap_servers)

@@ -4,8 +4,8 @@ of its errors, for all connectors of this family.
 Owns the keys `connection.*` of Confluent's JDBC connectors, and
 which errors are transient. The URL, TLS included: `jdbc_url`.
 
-Invariant: all errors are Connect's: RetriableError when the server is unreachable, busy or shutting down; ConfigError
-with its key when the config must change. No message contains a password.
+Invariant: all errors are Connect's: UnreachableError when the server accepts no connections, RetriableError when it is
+busy or shutting down, ConfigError with its key when the config must change. No message contains a password.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from herdmesh.sdk import (
     Importance,
     RetriableError,
     Type,
+    UnreachableError,
     waits,
 )
 from herdmesh.sdk.validators import at_least
@@ -155,7 +156,7 @@ def warnings_of_connection(config: Config) -> list[FieldViolation]:
 def connect(settings: ConnectionSettings, *, autocommit: bool = True, **more: Any) -> Connection:
     """Open a connection with UTF-8 as its encoding. `more` goes to `psycopg.connect`.
 
-    Raises RetriableError when the server is unreachable or accepts no
+    Raises UnreachableError when the server cannot be reached or accepts no
     connections now; ConfigError when it refuses the login or the settings.
     """
     given: dict[str, Any] = {**_CONNECTION, **settings.libpq(), **more, "client_encoding": "utf8"}
@@ -235,7 +236,7 @@ def _not_connected(settings: ConnectionSettings, error: psycopg.Error) -> Connec
     if isinstance(error, psycopg.ProgrammingError):  # libpq cannot read its settings
         return ConfigError(f"{URL}: {said}", field=URL, fix=f"write it like {jdbc_url.EXAMPLE}")
     message = f"PostgreSQL at {settings.place} accepts no connections now: {said}"
-    return RetriableError(message, waits_for=server(settings))
+    return UnreachableError(message, waits_for=server(settings))
 
 
 def make_missing(connection: Connection, statement: str, parameters: tuple[()] | None = None) -> None:

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RetriableError
+from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RetriableError, UnreachableError
 from herdmesh.connect.registry.retry_after import retry_after_s
 from herdmesh.connect.registry.settings import RegistrySettings
 from herdmesh.connect.spi import waits
@@ -211,7 +211,7 @@ class RegistryClient:
         try:
             answer = http.request(method, url + path, content=body)
         except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:  # RuntimeError: the client is closed
-            raise RetriableError(
+            raise UnreachableError(
                 f"Schema registry {url} cannot be reached ({what}): {error or type(error).__name__}. "
                 "Check schema.registry.url and that the registry runs."
             ) from error

@@ -18,7 +18,15 @@ from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.connect.config import escaped, redacted
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError, error_text
+from herdmesh.connect.errors import (
+    ConfigError,
+    ConnectError,
+    DataError,
+    RecordError,
+    RetriableError,
+    UnreachableError,
+    error_text,
+)
 from herdmesh.engine.runtime.errors import TaskFailed
 
 MESSAGE_CHARS_MAX, TRACE_CHARS_MAX = 8_000, 64_000
@@ -118,14 +126,18 @@ def error_class(error: BaseException) -> ErrorClass:
     found = _class_alone(error)
     if found is not ErrorClass.RETRIABLE:
         return found
+    if isinstance(error, UnreachableError):
+        return ErrorClass.UNREACHABLE
     if _brokers.refused:
         return ErrorClass.BAD_CONFIG
     return ErrorClass.UNREACHABLE if _is_away(error) else found
 
 
 def _is_away(error: BaseException) -> bool:
-    """True when the client's error behind it is that no broker of the cluster answered."""
+    """True when the error behind it is that no broker of the cluster answered, or no other system."""
     cause = error.__cause__ or error.__context__
+    if isinstance(error, UnreachableError):
+        return True
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
         code = error.args[0].code()
         return code in _AWAY_CODES or (code in _LATE_CODES and _brokers.away)

@@ -26,7 +26,7 @@ from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
 from herdmesh.connect.config import database_place, kind_of
 from herdmesh.connectors.spark.jdbc_source.settings import JdbcSettings
 from herdmesh.connectors.table_source.settings import PASSWORD, QUERY, URL, USER, WHITELIST
-from herdmesh.sdk import ConfigError, ConnectError, ErrorClass, RetriableError, TaskFailed
+from herdmesh.sdk import ConfigError, ConnectError, ErrorClass, RetriableError, TaskFailed, UnreachableError
 from herdmesh.sdk.spark import task_session
 
 _NO_DRIVER: Final = ("No suitable driver", "ClassNotFoundException")
@@ -38,6 +38,8 @@ _CONFIG: Final = ("42", "3D", "3F", "0A", "22")
 """SQL states of errors that a retry cannot fix: rights, syntax, missing or unsupported objects, values."""
 _CONFIG_CLASSES: Final = ("SQLSyntaxErrorException", "SQLInvalidAuthorizationSpecException",
                           "SQLFeatureNotSupportedException")  # fmt: skip
+_NO_CONNECTION: Final = "08"
+"""Class of the SQL states of a connection that cannot be opened, or broke."""
 _HIDDEN: Final = "***"
 
 Parameter = tuple[str, int]
@@ -262,6 +264,8 @@ class Database:
             return ConfigError(said, field=field)
         if kind == "java.sql.SQLException" and not state and not number:
             return ConnectError(said)  # drivers raise it for values that they cannot read
+        if state.startswith(_NO_CONNECTION):
+            return UnreachableError(said, waits_for=self.place)
         return RetriableError(said, waits_for=self.place)
 
     def _hidden(self, text: str) -> str:

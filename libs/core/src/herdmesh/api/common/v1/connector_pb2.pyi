@@ -139,7 +139,9 @@ class _ErrorClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorClass
     ERROR_CLASS_DATA_LOSS: _ErrorClass.ValueType  # 6
     """ERROR_CLASS_DATA_LOSS: committed offsets are missing or out of range; an operator decides."""
     ERROR_CLASS_UNREACHABLE: _ErrorClass.ValueType  # 7
-    """ERROR_CLASS_UNREACHABLE: no broker of the cluster answered; retried for as long as that lasts, outside the budget."""
+    """ERROR_CLASS_UNREACHABLE: no broker of the cluster, or no other system that the connector needs, answered; retried
+    for as long as that lasts, outside the budget.
+    """
 
 class ErrorClass(_ErrorClass, metaclass=_ErrorClassEnumTypeWrapper):
     """ErrorClass is the class of a failure, by which the restart policy decides."""
@@ -159,7 +161,9 @@ ERROR_CLASS_FENCED: ErrorClass.ValueType  # 5
 ERROR_CLASS_DATA_LOSS: ErrorClass.ValueType  # 6
 """ERROR_CLASS_DATA_LOSS: committed offsets are missing or out of range; an operator decides."""
 ERROR_CLASS_UNREACHABLE: ErrorClass.ValueType  # 7
-"""ERROR_CLASS_UNREACHABLE: no broker of the cluster answered; retried for as long as that lasts, outside the budget."""
+"""ERROR_CLASS_UNREACHABLE: no broker of the cluster, or no other system that the connector needs, answered; retried
+for as long as that lasts, outside the budget.
+"""
 Global___ErrorClass: _TypeAlias = ErrorClass  # noqa: Y015
 
 class _PluginKind:

@@ -8,14 +8,14 @@ The rule:
   is restarted too, so that a fence that hit the rightful owner heals, but once a minute at most, so that two owners do
   not fence each other in a loop. FATAL is not: the same input fails again, and each attempt would read it anew.
   BAD_CONFIG is not: the config must change. DATA_LOSS is not: an operator decides. UNREACHABLE (no broker of the
-  cluster answered) is restarted for as long as that lasts.
+  cluster, or no other system of the connector, answered) is restarted for as long as that lasts.
 - Backoff: attempt n in a row waits backoff_ms x 2^(n-1), at most backoff_max_ms, less a share of up to `jitter`, so
   that tasks that failed together do not come back together. Attempts are in a row until the unit has stayed RUNNING for
   backoff_max_ms: a unit that never stays up for so long counts as failing again, whatever it did in between.
 - Budget: at most attempts_max restarts within any window_ms. It counts restarts, whether the unit ran well in between
   or not. Once it is spent the unit stays FAILED until an operator acts, also after the window: a unit that fails so
-  often needs an operator. A restart after UNREACHABLE is not counted: all tasks share that cause, no restart of one
-  makes it better or worse, and once it is over no operator is needed. Its attempts are counted in a row of their own,
+  often needs an operator. A restart after UNREACHABLE is not counted: no restart makes the outage better or worse, and
+  once it is over no operator is needed. Its attempts are counted in a row of their own,
   which ends when the unit was RUNNING for OUTAGE_OVER_MS or failed for another reason; their wait is at most
   OUTAGE_BACKOFF_MAX_MS: a second outage within minutes is another one, and a unit that failed for other reasons waits
   no longer for it. A unit that failed before this leader knew it is restarted at once: a leader is granted its epoch by
@@ -336,7 +336,7 @@ def explained(
                 f"failed ({error_class}); restart {history.attempt} of {policy.attempts_max} waits until it is resumed"
             )
         case Verdict.RESTART if history.is_free:
-            return "failed (UNREACHABLE): no broker of the Kafka cluster responds; retried until one does"
+            return "failed (UNREACHABLE): Kafka, or the other system, does not respond; retried until it does"
         case Verdict.RESTART:
             return f"failed ({error_class}); restart {history.attempt} of {policy.attempts_max} follows"
         case Verdict.SPENT:
