@@ -79,9 +79,15 @@ def test_a_context_is_set_used_listed_and_deleted() -> None:
     herd("set", "prod", "--herder", "a:1,b:1", "--config-store", "c:1")
     herd("set", "test", "--herder", "t:1")
     assert "commands use prod (a:1,b:1)" in herd("use", "prod")
-    assert [line.split() for line in herd("list").splitlines()[1:]] == [["*", "prod", "a:1,b:1"], ["test", "t:1"]]
+    assert [line.split() for line in herd("list").splitlines()[1:]] == [
+        ["*", "prod", "a:1,b:1", "-"],
+        ["test", "t:1", "-"],
+    ]
     assert herd("list", "-o", "name") == "context/prod\ncontext/test\n"
-    assert json.loads(herd("show", "-o", "json")) == {"name": "prod", "herder": "a:1,b:1", "source": "context"}
+    assert json.loads(herd("show", "-o", "json")) == {
+        "name": "prod", "herder": "a:1,b:1", "source": "context", "bootstrap_servers": None,
+        "bootstrap_servers_source": None,
+    }  # fmt: skip
     assert find_target(None, "config_store").address == "c:1"
     herd("delete", "prod")
     assert find_target(None).source == "default"

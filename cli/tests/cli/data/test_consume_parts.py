@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.kafka.access import ADDRESS_ENV, find_kafka
+from herdmesh.cli.kafka.access import find_kafka
 from herdmesh.cli.kafka.options import ConsumeOutput
 from herdmesh.cli.kafka.record_text import RecordPrinter, shown
 from herdmesh.cli.kafka.start import StartPlace
+from herdmesh.cli.mesh.contexts import KAFKA_ENV
 from herdmesh.connect.model import ConnectRecord, Header
 from herdmesh.devstack.layout import StackLayout, StackState
 
@@ -74,7 +75,7 @@ def test_the_address_comes_from_option_variable_file_and_stack_in_this_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(ADDRESS_ENV, raising=False)
+    monkeypatch.delenv(KAFKA_ENV, raising=False)
     with pytest.raises(CommandError, match="no Kafka is known") as refused:
         find_kafka(None, None)
     assert refused.value.exit_code == 2
@@ -85,8 +86,8 @@ def test_the_address_comes_from_option_variable_file_and_stack_in_this_order(
     file.write_text("bootstrap.servers=file:1\nsecurity.protocol=PLAINTEXT\n")
     found = find_kafka(None, file)
     assert (found.bootstrap_servers, found.properties) == ("file:1", {"security.protocol": "PLAINTEXT"})
-    monkeypatch.setenv(ADDRESS_ENV, "env:1")
-    assert find_kafka(None, file).origin == ADDRESS_ENV
+    monkeypatch.setenv(KAFKA_ENV, "env:1")
+    assert find_kafka(None, file).origin == KAFKA_ENV
     assert find_kafka("option:1", file).bootstrap_servers == "option:1"
 
 

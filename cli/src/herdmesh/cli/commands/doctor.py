@@ -6,7 +6,6 @@ heals by itself or may become an error, and leaves the exit code at 0: a mesh wh
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
@@ -19,12 +18,12 @@ from herdmesh.cli.doctor import CODES, ExaminedServices, examine
 from herdmesh.cli.doctor.codes import PAGE
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.mesh.client import find_config_stores, find_herder, find_status_stores
+from herdmesh.cli.mesh.contexts import KAFKA_ENV, find_kafka_target
 from herdmesh.cli.runner import HerderOption, OutputOption, run
 
 #: Maximum number of undecodable records, and of findings of one severity, printed for people; `-o json` has all.
 _SHOWN_MAX: Final = 20
 _STYLES: Final = {"error": "bold red", "warning": "bold yellow"}
-BOOTSTRAP_ENV: Final = "HERDMESH_BOOTSTRAP_SERVERS"
 
 
 def _stores_option(variable: str, port: int) -> Any:
@@ -45,7 +44,8 @@ def doctor(
         typer.Option(
             "--bootstrap-servers",
             metavar="HOST:PORT,...",
-            help=f"Kafka to check from here. Default: {BOOTSTRAP_ENV}, the stack in ./.herd, else none.",
+            help=f"Kafka to check from here. Default: {KAFKA_ENV}, the current context, the stack in ./.herd, else "
+            "none.",
         ),
     ] = None,
     explain: Annotated[
@@ -66,7 +66,7 @@ def doctor(
                 find_config_stores(config_store),
                 find_status_stores(status_store),
                 find_herder(herder),
-                bootstrap_servers or os.environ.get(BOOTSTRAP_ENV, ""),
+                _kafka(bootstrap_servers),
             )
         )
         if output.is_document:
@@ -77,6 +77,17 @@ def doctor(
             raise typer.Exit(1)
 
     run(output, work)
+
+
+def _kafka(option: str | None) -> str:
+    """The Kafka to check, but for that of the stack in ./.herd, which is checked when it is the herder's. "" = none is
+    known, or the context has a file with its login, and only the stores log in.
+    """
+    try:
+        target = find_kafka_target(option)
+    except CommandError:
+        return ""
+    return "" if target.command_config or target.source == "folder" else target.address
 
 
 def _explain(name: str, output: Format) -> None:

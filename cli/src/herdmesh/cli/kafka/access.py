@@ -1,6 +1,6 @@
 """The Kafka cluster that a command talks to: its address, and the settings of clients for it.
 
-Owns the order in which an address is looked for, and the reading of `--command-config`. Creates no client.
+Owns the reading of `--command-config`. The address is found by `herdmesh.cli.mesh.contexts`. Creates no client.
 
 Invariant: no address is guessed. A command without one fails and names the ways to give one, because a guess could
 change another cluster's topics.
@@ -8,7 +8,6 @@ change another cluster's topics.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,14 +17,12 @@ from rich.markup import escape
 
 from herdmesh.cli.display.output import err
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
-from herdmesh.cli.mesh.contexts import DEFAULT_DATA_DIR
+from herdmesh.cli.mesh import contexts
 from herdmesh.connect.clients import client_settings
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.java import PropertiesError, parse
-from herdmesh.devstack.layout import StackLayout
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 
-ADDRESS_ENV: Final = "HERDMESH_BOOTSTRAP_SERVERS"
 _SERVERS: Final = "bootstrap.servers"
 
 
@@ -35,7 +32,9 @@ class KafkaAccess:
 
     bootstrap_servers: str
     origin: str
-    """The option, variable, file or folder that names the address."""
+    """The option, variable, file, context or folder that names the address."""
+    name: str
+    """The cluster for a message: its address, with the context or folder that names it."""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     file: str = ""
     """The file of the properties; "" = none."""
@@ -57,29 +56,31 @@ class KafkaAccess:
         return {**NO_AUTO_CREATION, **found.config, _SERVERS: self.bootstrap_servers, "client.id": "herd"}
 
 
-def find_kafka(bootstrap_servers: str | None, command_config: Path | None) -> KafkaAccess:
-    """The cluster of `--bootstrap-servers`, else HERDMESH_BOOTSTRAP_SERVERS, else `bootstrap.servers` of the
-    properties, else the stack in ./.herd. Raises CommandError when none of them names one.
+def find_kafka(bootstrap_servers: str | None, command_config: Path | None, *, is_change: bool = False) -> KafkaAccess:
+    """The cluster of a command, as `contexts.find_kafka_target` finds it, with the properties of `--command-config` or
+    else of the context. Raises CommandError when none is named, and for a change of one that is only a guess.
     """
     properties = {} if command_config is None else _read(command_config)
+    target = contexts.find_kafka_target(bootstrap_servers, properties.pop(_SERVERS, ""))
     file = "" if command_config is None else str(command_config)
-    in_file = properties.pop(_SERVERS, "")
-    state = StackLayout(DEFAULT_DATA_DIR).read_state()
-    candidates = (
-        (bootstrap_servers, "--bootstrap-servers"),
-        (os.environ.get(ADDRESS_ENV), ADDRESS_ENV),
-        (in_file, file),
-        (state.bootstrap_servers if state is not None else "", f"the stack in {DEFAULT_DATA_DIR}"),
-    )
-    for address, origin in candidates:
-        if address and address.strip():
-            return KafkaAccess(address.strip(), origin, properties, file)
-    raise CommandError(
-        "USAGE",
-        f"no Kafka is known: there is no stack in {DEFAULT_DATA_DIR} of this folder, and no address was given",
-        f"`herd up --detach` starts one here; --bootstrap-servers HOST:PORT or {ADDRESS_ENV} names another.",
-        EXIT_USAGE,
-    )
+    if not file and target.command_config:
+        file = target.command_config
+        properties = _read(Path(file))
+        properties.pop(_SERVERS, None)
+    if is_change:
+        contexts.kafka_change(target, _tell)
+    origins = {
+        "option": "--bootstrap-servers",
+        "environment": contexts.KAFKA_ENV,
+        "file": file,
+        "context": f"context {target.name}",
+        "folder": f"the stack in {contexts.DEFAULT_DATA_DIR}",
+    }
+    return KafkaAccess(target.address, origins[target.source], target.text(), properties, file)
+
+
+def _tell(line: str) -> None:
+    err.print(f"[dim]{escape(line)}[/]", soft_wrap=True)
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""The mesh that a command talks to, and the user's named meshes ("contexts", as kubectl has them).
+"""The mesh and the Kafka that a command talks to, and the user's named meshes ("contexts", as kubectl has them).
 
-Owns the contexts file in the user's config folder, the order in which a mesh is found, and which changes are refused.
-Does not connect. The order: the option of an address, `--context`, the environment's address, HERDMESH_CONTEXT, the
-current context, the stack in ./.herd, the usual port on this machine.
+Owns the contexts file in the user's config folder, the order in which a mesh and its Kafka are found, and which changes
+are refused. Does not connect. The order: the option of an address, `--context`, the environment's address,
+HERDMESH_CONTEXT, the current context, the stack in ./.herd, and for services the usual port on this machine.
 
-Invariant: a change goes to a mesh that the user named, or to the mesh that runs in this very folder while no context
-says otherwise. The current folder alone never moves a change from one mesh to another.
+Invariant: a change goes to a mesh (or a Kafka) that the user named, or to the one of the stack that runs in this very
+folder while no context says otherwise. The current folder alone never moves a change from one cluster to another.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ SERVICES: Final = {
     "config_store": ("HERDMESH_CONFIG_STORE", "127.0.0.1:7201"),
     "status_store": ("HERDMESH_STATUS_STORE", "127.0.0.1:7202"),
 }
-_NAME_THE_MESH: Final = "Name it: --herder HOST:PORT, --context NAME, HERDMESH_HERDER, or `herd context use NAME`."
+#: The field of contexts and of a stack's state with the addresses of brokers.
+KAFKA: Final = "bootstrap_servers"
+KAFKA_ENV: Final = "HERDMESH_BOOTSTRAP_SERVERS"
+_NAME_IT: Final = {
+    "herder": "Name it: --herder HOST:PORT, --context NAME, HERDMESH_HERDER, or `herd context use NAME`.",
+    KAFKA: f"Name it: --bootstrap-servers HOST:PORT, --context NAME, {KAFKA_ENV}, or `herd context use NAME`.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +45,16 @@ class Context:
     config_store: str = ""
     status_store: str = ""
     data: str = ""
+    bootstrap_servers: str = ""
+    """Its Kafka; "" = not known, or that of the stack in `data`."""
+    command_config: str = ""
+    """File of client properties for that Kafka; "" = none."""
 
     def address(self, service: str) -> str:
-        """The addresses of a service; "" = not known. Those of a stack are read when they are used."""
-        if not self.data:
-            return str(getattr(self, service))
+        """The addresses of a service, or of Kafka; "" = not known. Those of a stack are read when they are used."""
+        own = str(getattr(self, service))
+        if own or not self.data:
+            return own
         state = StackLayout(Path(self.data)).read_state()
         return str(getattr(state, service)) if state is not None else ""
 
@@ -97,14 +108,18 @@ class Contexts:
 
 @dataclass(frozen=True, slots=True)
 class MeshTarget:
-    """The mesh of a command. `source`: option, environment, context, folder or default; `name` is the context's."""
+    """The mesh, or the Kafka, of a command. `source`: option, environment, context, folder or default, of Kafka also
+    file; `name` is the context's.
+    """
 
     address: str
     source: str
     name: str = ""
+    command_config: str = ""
+    """Of Kafka: the context's file of client properties."""
 
     def text(self) -> str:
-        """The mesh for a message: `prod (127.0.0.1:7203)`."""
+        """The target for a message: `prod (127.0.0.1:7203)`."""
         where = {"context": self.name, "folder": "./.herd"}.get(self.source, "")
         return f"{where} ({self.address})" if where else self.address
 
@@ -133,20 +148,78 @@ def find_target(option: str | None, service: str = "herder") -> MeshTarget:
         return MeshTarget(option, "option")
     if not _Selected.name and (address := os.environ.get(variable)):
         return MeshTarget(address, "environment")
-    name = _Selected.name or os.environ.get(CONTEXT_ENV, "")
-    contexts = Contexts.read()
-    name = name or contexts.current
-    if name:
-        context = contexts.get(name)
+    name, context = _chosen()
+    if context is not None:
         address = context.address(service)
         if not address and context.data:
-            text = f"nothing runs in {context.data}, the data folder of context {name}"
-            raise CommandError("UNREACHABLE", text, f"`herd up --data {context.data}` starts it.", EXIT_UNAVAILABLE)
+            raise _stopped(name, context)
         return MeshTarget(address or usual, "context", name)
     state = StackLayout(DEFAULT_DATA_DIR).read_state()
     if state is not None and getattr(state, service):
         return MeshTarget(str(getattr(state, service)), "folder")
     return MeshTarget(usual, "default")
+
+
+def find_kafka_target(option: str | None, in_file: str = "") -> MeshTarget:
+    """The Kafka of a command. There is no usual address: Kafka may be anywhere.
+
+    Args:
+        option: `--bootstrap-servers`.
+        in_file: `bootstrap.servers` in the file of `--command-config`.
+
+    Raises CommandError when nothing names a Kafka, when two things on the command line name different ones, and for a
+    context that does not exist, does not run, or has no Kafka.
+    """
+    if option and option.strip():
+        return MeshTarget(option.strip(), "option")
+    if not _Selected.name:
+        if address := os.environ.get(KAFKA_ENV, "").strip():
+            return MeshTarget(address, "environment")
+        if in_file:
+            return MeshTarget(in_file, "file")
+    name, context = _chosen()
+    if context is None:
+        state = StackLayout(DEFAULT_DATA_DIR).read_state()
+        if state is not None and state.bootstrap_servers:
+            return MeshTarget(state.bootstrap_servers, "folder")
+        raise CommandError(
+            "USAGE",
+            f"no Kafka is known: there is no stack in {DEFAULT_DATA_DIR} of this folder, and no address was given",
+            f"`herd up --detach` starts one here; --bootstrap-servers HOST:PORT or {KAFKA_ENV} names another.",
+            EXIT_USAGE,
+        )
+    address = context.address(KAFKA)
+    if in_file and in_file != address:
+        text = f"--context {name} is {address or 'without a Kafka'}, and the file of --command-config names {in_file}"
+        raise CommandError("USAGE", text, "Leave one out, or add --bootstrap-servers.", EXIT_USAGE)
+    if not address and context.data:
+        raise _stopped(name, context)
+    if not address:
+        fix = f"`herd context set {name} --herder {context.herder} --bootstrap-servers HOST:PORT` adds it."
+        raise CommandError("USAGE", f"context {name} has no address of a Kafka", fix, EXIT_USAGE)
+    return MeshTarget(address, "context", name, context.command_config)
+
+
+def _chosen() -> tuple[str, Context | None]:
+    """The context of this command, with its name; None = no context is chosen."""
+    name = _Selected.name or os.environ.get(CONTEXT_ENV, "")
+    contexts = Contexts.read()
+    name = name or contexts.current
+    return name, contexts.get(name) if name else None
+
+
+def _stopped(name: str, context: Context) -> CommandError:
+    text = f"nothing runs in {context.data}, the data folder of context {name}"
+    return CommandError("UNREACHABLE", text, f"`herd up --data {context.data}` starts it.", EXIT_UNAVAILABLE)
+
+
+def kafka_change(target: MeshTarget, say: Callable[[str], None]) -> None:
+    """Raise CommandError for a change of a Kafka that is only a guess. Before a change to the Kafka of the current
+    context it says which one that is.
+    """
+    refuse_guess(target, KAFKA)
+    if target.source == "context" and not _Selected.name:
+        say(f"Kafka: {target.text()}")
 
 
 def guard(option: str | None, say: Callable[[str], None] = lambda text: None) -> Callable[[Any], None]:
@@ -170,25 +243,26 @@ def guard(option: str | None, say: Callable[[str], None] = lambda text: None) ->
     return check
 
 
-def refuse_guess(target: MeshTarget) -> None:
-    """Raise CommandError unless a change may go to this mesh."""
+def refuse_guess(target: MeshTarget, service: str = "herder") -> None:
+    """Raise CommandError unless a change may go to this mesh, or to this Kafka (`service` is then `KAFKA`)."""
+    kind = "Kafka" if service == KAFKA else "mesh"
     state = StackLayout(DEFAULT_DATA_DIR).read_state()
-    running = state is not None and _runs(state)
+    running = state is not None and _runs(state, service)
+    why = ""
     if target.source == "default":
-        raise _guess(f"no mesh is named, and none runs in this folder ({target.address} is only the usual address)")
-    if target.source == "folder" and not running:
-        raise _guess(f"the mesh of ./.herd does not run, and {target.address} may be another one by now")
-    if target.source == "context" and not (_Selected.name or os.environ.get(CONTEXT_ENV)):
-        here = state.herder if state is not None else ""
+        why = f"no mesh is named, and none runs in this folder ({target.address} is only the usual address)"
+    elif target.source == "folder" and not running:
+        why = f"the {kind} of ./.herd does not run, and {target.address} may be another one by now"
+    elif target.source == "context" and not (_Selected.name or os.environ.get(CONTEXT_ENV)):
+        here = str(getattr(state, service)) if state is not None else ""
         if running and here != target.address:
-            raise _guess(f"the mesh of this folder is {here}, and the current context is {target.text()}")
+            why = f"the {kind} of this folder is {here}, and the current context is {target.text()}"
+    if why:
+        raise CommandError("MESH_NOT_NAMED", f"nothing was changed: {why}", _NAME_IT[service], EXIT_USAGE)
 
 
-def _guess(why: str) -> CommandError:
-    return CommandError("MESH_NOT_NAMED", f"nothing was changed: {why}", _NAME_THE_MESH, EXIT_USAGE)
-
-
-def _runs(state: StackState) -> bool:
-    """True while a herder of this stack lives."""
-    herders = [one for one in cast("list[Any]", state.services) if one.name.startswith("herder")]
-    return any(one.mark is not None and one.mark.alive() is not None for one in herders)
+def _runs(state: StackState, service: str) -> bool:
+    """True while a herder of this stack lives; for its Kafka, while any of its processes does."""
+    services = cast("list[Any]", state.services)
+    named = [one for one in services if service == KAFKA or one.name.startswith("herder")]
+    return any(one.mark is not None and one.mark.alive() is not None for one in named)

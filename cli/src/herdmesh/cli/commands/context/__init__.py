@@ -10,7 +10,15 @@ from rich.markup import escape
 
 from herdmesh.cli.display.output import Format, out, print_document, table
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.mesh.contexts import Context, Contexts, MeshTarget, find_target
+from herdmesh.cli.mesh.contexts import (
+    KAFKA_ENV,
+    SERVICES,
+    Context,
+    Contexts,
+    MeshTarget,
+    find_kafka_target,
+    find_target,
+)
 from herdmesh.cli.runner import OutputOption, run
 
 context_app = typer.Typer(
@@ -31,18 +39,25 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the c
 
 @context_app.command("show")
 def show(output: OutputOption = Format.TABLE) -> None:
-    """Show which mesh commands use here, and why."""
+    """Show which mesh and which Kafka commands use here, and why."""
 
     async def work() -> None:
-        target = find_target(None)
+        target, kafka = find_target(None), _kafka()
         if output.is_document:
-            print_document(
-                output,
-                {"name": target.name or None, "herder": target.address, "source": target.source},
-                kind="context",
-            )
+            document = {
+                "name": target.name or None,
+                "herder": target.address,
+                "source": target.source,
+                "bootstrap_servers": kafka.address if kafka is not None else None,
+                "bootstrap_servers_source": kafka.source if kafka is not None else None,
+            }
+            print_document(output, document, kind="context")
+            return
+        out.print(f"{escape(target.text())}: {_why(target)}", soft_wrap=True)
+        if kafka is None:
+            out.print("Kafka: none is known; --bootstrap-servers names one")
         else:
-            out.print(f"{escape(target.text())}: {_why(target)}", soft_wrap=True)
+            out.print(f"Kafka {escape(kafka.text())}: {_why(kafka, KAFKA_ENV)}", soft_wrap=True)
 
     run(output, work)
 
@@ -61,17 +76,24 @@ def list_contexts(output: OutputOption = Format.TABLE) -> None:
                 "config_store": one.config_store or None,
                 "status_store": one.status_store or None,
                 "data": one.data or None,
+                "bootstrap_servers": one.bootstrap_servers or None,
+                "command_config": one.command_config or None,
             }
             for name, one in sorted(contexts.named.items())
         ]
         rows = [
-            ["*" if one["current"] else "", escape(str(one["name"])), escape(str(one["data"] or one["herder"]))]
+            [
+                "*" if one["current"] else "",
+                escape(str(one["name"])),
+                escape(str(one["data"] or one["herder"])),
+                escape(str(one["bootstrap_servers"] or ("of the stack" if one["data"] else "-"))),
+            ]
             for one in found
         ]
         if output.is_document:
             print_document(output, found, kind="context")
         elif found:
-            out.print(table(None, ("CURRENT", "NAME", "MESH"), rows))
+            out.print(table(None, ("CURRENT", "NAME", "MESH", "KAFKA"), rows))
         else:
             out.print("no contexts yet; `herd context set NAME --herder HOST:PORT` adds one")
 
@@ -94,6 +116,21 @@ def set_context(
         Path | None,
         typer.Option("--data", metavar="DIR", help="Instead of addresses: the data folder of a stack of `herd up`."),
     ] = None,
+    bootstrap_servers: Annotated[
+        str,
+        typer.Option(
+            "--bootstrap-servers", metavar="HOST:PORT,...", help="Its Kafka, for topics, produce, consume and doctor."
+        ),
+    ] = "",
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            metavar="FILE",
+            help="Java client properties for that Kafka: security.protocol, sasl.*, ssl.*. The file is read when it is "
+            "used.",
+        ),
+    ] = None,
     use: Annotated[bool, typer.Option("--use", help="Make it the current context too.")] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -104,7 +141,8 @@ def set_context(
             raise CommandError("USAGE", "a context needs --herder or --data, and not both", exit_code=EXIT_USAGE)
         contexts = Contexts.read()
         folder = str(data.resolve()) if data is not None else ""
-        contexts.named[name] = Context(herder, config_store, status_store, folder)
+        properties = str(command_config.resolve()) if command_config is not None else ""
+        contexts.named[name] = Context(herder, config_store, status_store, folder, bootstrap_servers, properties)
         if use:
             contexts.current = name
         contexts.write()
@@ -158,9 +196,16 @@ def _report(output: Format, result: str, name: str, text: str) -> None:
         out.print(text, soft_wrap=True)
 
 
-def _why(target: MeshTarget) -> str:
+def _kafka() -> MeshTarget | None:
+    try:
+        return find_kafka_target(None)
+    except CommandError:
+        return None
+
+
+def _why(target: MeshTarget, variable: str = SERVICES["herder"][0]) -> str:
     return {
-        "environment": "HERDMESH_HERDER names it",
+        "environment": f"{variable} names it",
         "context": "the context",
         "folder": "the stack of this folder",
         "default": "the usual address on this machine; changes must name it",

@@ -13,7 +13,7 @@ from herdmesh.cli.commands.data.options import BootstrapOption, command_end
 from herdmesh.cli.display.output import Format, out, print_document, table
 from herdmesh.cli.errors import EXIT_INTERNAL, CommandError
 from herdmesh.cli.mesh.client import HerderClient, find_herder
-from herdmesh.cli.mesh.contexts import DEFAULT_DATA_DIR
+from herdmesh.cli.mesh.contexts import DEFAULT_DATA_DIR, find_target, refuse_guess
 from herdmesh.cli.queries import fetch_connectors
 from herdmesh.cli.runner import HerderOption, OutputOption
 
@@ -60,7 +60,8 @@ def run_example(
         from herdmesh.devstack.errors import DevstackError
 
         example = find(name)
-        kafka, herders = find_kafka(bootstrap_servers, None), find_herder(herder)
+        refuse_guess(find_target(herder))
+        kafka, herders = find_kafka(bootstrap_servers, None, is_change=True), find_herder(herder)
         asyncio.run(_must_answer(herders))
         where = (folder or DEFAULT_DATA_DIR / "examples" / name).absolute()
         if folder is not None and folder.exists() and any(folder.iterdir()):

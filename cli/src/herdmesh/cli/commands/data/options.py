@@ -33,8 +33,8 @@ BootstrapOption = Annotated[
     typer.Option(
         "--bootstrap-servers",
         metavar="HOST:PORT,...",
-        help="The Kafka cluster. Default: HERDMESH_BOOTSTRAP_SERVERS, bootstrap.servers in --command-config, "
-        "the stack in ./.herd.",
+        help="The Kafka cluster. Default: HERDMESH_BOOTSTRAP_SERVERS, bootstrap.servers in --command-config, the "
+        "current context, the stack in ./.herd.",
     ),
 ]
 CommandConfigOption = Annotated[
@@ -42,7 +42,8 @@ CommandConfigOption = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="Java client properties, as for Kafka's own tools: security.protocol, sasl.*, ssl.*.",
+        help="Java client properties, as for Kafka's own tools: security.protocol, sasl.*, ssl.*. Default: the file "
+        "of the context.",
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

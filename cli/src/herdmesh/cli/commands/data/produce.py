@@ -116,7 +116,7 @@ def produce(
             key_schema, value_schema,
         )  # fmt: skip
         options.check(files or ())
-        access = find_kafka(bootstrap_servers, command_config)
+        access = find_kafka(bootstrap_servers, command_config, is_change=True)
         named = ConverterOptions(
             key_converter, value_converter, header_converter, converter_config or (), worker, as_connector
         )

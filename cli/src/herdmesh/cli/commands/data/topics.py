@@ -61,7 +61,7 @@ def create_topics(
 
         given = dict(_pair(one) for one in configs or ())
         created = topics.create(
-            KafkaAdmin(find_kafka(bootstrap_servers, command_config)),
+            KafkaAdmin(find_kafka(bootstrap_servers, command_config, is_change=True)),
             names,
             partitions=partitions,
             replication_factor=replication_factor,
@@ -179,11 +179,10 @@ def delete_topics(
             raise CommandError(
                 "REQUEST_INVALID", text, "--internal deletes it all the same.", EXIT_CODES["REQUEST_INVALID"]
             )
-        admin = KafkaAdmin(find_kafka(bootstrap_servers, command_config))
+        admin = KafkaAdmin(find_kafka(bootstrap_servers, command_config, is_change=True))
         if not allow_missing:
             topics.known(admin, names)
-        where = admin.access.bootstrap_servers
-        confirm(f"Delete {', '.join(names)} at {where} with all records?", yes=yes)
+        confirm(f"Delete {', '.join(names)} of {admin.access.name} with all records?", yes=yes)
         done = topics.delete(admin, names, accept_missing=allow_missing)
         if output.is_document:
             print_document(output, done, kind="topic")
