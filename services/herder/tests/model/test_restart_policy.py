@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.errors import DataError, RecordError
 from herdmesh.herder.settings import HerderSettings
 from herdmesh.herder.state.model import RestartNote, RestartPolicy, StatusEntry, restart_policy
 from herdmesh.herder.state.model.restart_policy import RestartHistory, Verdict
@@ -103,6 +104,15 @@ def test_verdict_of_each_error_class(error_class: ErrorClass, verdict: Verdict) 
     off = RestartHistory()
     off.fail(RestartPolicy(enabled=False), failure(error_class), 0, None, lambda _: 0.0)
     assert off.verdict is not Verdict.RESTART
+
+
+def test_a_record_that_fails_a_task_has_a_dead_letter_queue_as_its_next_step() -> None:
+    bad = RecordError("VALUE_CONVERTER", "a converter", "t", 0, 6, DataError("no JSON"))
+    history = RestartHistory()
+    history.fail(RestartPolicy(), Failure(str(bad), "", ErrorClass.FATAL), 0, None, lambda _: 0.0)
+    text = restart_policy.explained(RestartPolicy(), history, None, "`herd restart a`", paused=False)
+    assert "errors.tolerance=all and errors.deadletterqueue.topic.name" in text
+    assert "remove the cause" not in text
 
 
 @pytest.mark.parametrize("decided", ErrorClass)

@@ -20,6 +20,8 @@ Invariant: every error that a user's config can cause carries the key to change.
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class ConnectError(Exception):
     """Root of the tree (Java: `ConnectException`)."""
@@ -163,6 +165,10 @@ class ConfigError(ConnectError):
         return cls(f"Invalid value {shown} for configuration {field}{suffix}", field=field, fix=fix)
 
 
+OF_RECORD: Final = "Error in stage "
+"""Begins the text of every `RecordError`, by which a herder knows a failure that one record caused."""
+
+
 class RecordError(ConnectError):
     """A record that failed in a chain, with everything needed to find it.
 
@@ -179,7 +185,7 @@ class RecordError(ConnectError):
             where += f", partition {partition}"
         if offset is not None:
             where += f", offset {offset}"
-        super().__init__(f"Error in stage {stage} ({step}) for the record at {where}: {error_text(cause)}")
+        super().__init__(f"{OF_RECORD}{stage} ({step}) for the record at {where}: {text_with_cause(cause)}")
         self.stage = stage
         self.step = step
         self.topic = topic
@@ -196,6 +202,16 @@ def error_text(error: BaseException) -> str:
         return str(error)
     except BaseException as other:  # noqa: BLE001 - as above
         return f"its text cannot be formatted: {type(other).__name__}"
+
+
+def text_with_cause(error: BaseException) -> str:
+    """The text of an error. Some of Connect's texts end with a colon, where Java's log goes on with the cause: the
+    cause's text follows here too.
+    """
+    text, cause = error_text(error), error.__cause__
+    if cause is None or not text.rstrip().endswith(":"):
+        return text
+    return f"{text.rstrip()} {error_text(cause)}"
 
 
 def class_name_of(error: BaseException) -> str:

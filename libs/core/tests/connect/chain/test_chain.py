@@ -133,6 +133,7 @@ def test_a_failing_record_is_named_with_stage_step_and_offset() -> None:
     assert unreadable.value.stage == "VALUE_CONVERTER"
     assert unreadable.value.offset == 11
     assert isinstance(unreadable.value.cause, DataError)
+    assert str(unreadable.value).endswith("due to serialization error: expected a member name at character 1")
 
 
 def test_a_source_chain_writes_connects_bytes_and_changes_no_input_value() -> None:

@@ -220,7 +220,7 @@ class _Reader:
                 return value, False
         if self._text[self._at : self._at + 1] == _NO_TEXT:
             raise JsonSyntaxError(f"invalid UTF-8 or UTF-16 at character {self._at}")
-        raise JsonSyntaxError(f"unexpected character at {self._at}")
+        raise JsonSyntaxError(f"unexpected {char!r} at character {self._at}")
 
     def _number(self) -> Any:
         match = _NUMBER.match(self._text, self._at)
@@ -289,7 +289,7 @@ class _Reader:
     def _require_separator(self) -> None:
         """Require white space after a root number, as Jackson does; after any other root value it reads no further."""
         if self._at < len(self._text) and self._text[self._at] not in " \t\r\n":
-            raise JsonSyntaxError(f"unexpected character after the number at {self._at}")
+            raise JsonSyntaxError(f"unexpected {self._text[self._at]!r} after the number at character {self._at}")
 
     def _require_no_identifier(self) -> None:
         """Refuse a longer word: to Jackson `nullx` is one unknown word, not `null` followed by another token."""

@@ -38,6 +38,7 @@ from enum import StrEnum, unique
 from typing import assert_never
 
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.errors import OF_RECORD
 from herdmesh.herder.state.model.values import AutoRestart, ConnectorEntry, RestartNote, RestartPolicy, StatusEntry
 from herdmesh.session.model import Failure, Properties, RunState, UnitId
 
@@ -347,6 +348,8 @@ def explained(
         case Verdict.HOPELESS:
             if refers and error_class is ErrorClass.BAD_CONFIG:
                 return _REFERS.format(cure=cure)
+            if error_class is ErrorClass.FATAL and failed is not None and failed.message.startswith(OF_RECORD):
+                return _BAD_RECORD
             return _HOPELESS[error_class].format(cure=cure)
         case _:
             assert_never(history.verdict)
@@ -355,6 +358,10 @@ def explained(
 _REFERS = (
     "failed (BAD_CONFIG): correct the config, or the value that a reference of it names, and {cure}; where the "
     "reference's provider has a ttl (ttl.ms), a changed value restarts it by itself"
+)
+_BAD_RECORD = (
+    "failed (FATAL): the same record would fail again; set errors.tolerance=all and errors.deadletterqueue.topic.name "
+    "to put such records aside (docs/how-to/bad-records.md), or correct the config: both restart it"
 )
 _HOPELESS = {
     ErrorClass.BAD_CONFIG: "failed (BAD_CONFIG): a restart does not help; correct the config and {cure}",
