@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from herdmesh.devstack.errors import JarsUnavailable
-from herdmesh.devstack.jars import ensure_jars
+from herdmesh.devstack.jars import ensure_jars, fetch_ahead, to_fetch
 
 JARS = {"one-1.0.jar": b"first", "two-2.0.jar": b"second"}
 NO_DELAYS = (0.0, 0.0)
@@ -133,6 +136,50 @@ def test_a_download_cut_off_by_a_kill_is_discarded(checkout: Path) -> None:
     ensure_jars("tiny", fetch=Source(whole))
     assert sorted(path.name for path in folder.iterdir()) == sorted(JARS)
     assert not folder.with_suffix(".partial").exists()
+
+
+def test_a_killed_fetch_continues_with_the_files_that_ivy_has(checkout: Path) -> None:
+    classpath = ensure_jars("tiny", fetch=Source(whole))
+    folder = Path(classpath.split(os.pathsep)[0]).parent
+    os.rename(folder, folder.with_name("moved"))
+    kept = folder.with_suffix(".partial") / "ivy" / "one.jar"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+
+    def with_ivys_files(fresh: Path) -> None:
+        assert kept.exists()
+        whole(fresh)
+
+    ensure_jars("tiny", fetch=Source(with_ivys_files))
+    assert not folder.with_suffix(".partial").exists()
+
+
+def test_a_group_is_to_be_fetched_until_it_was() -> None:
+    assert to_fetch("tiny") == len(JARS)
+    ensure_jars("tiny", fetch=Source(whole))
+    assert to_fetch("tiny") == 0
+
+
+async def test_a_fetch_in_its_own_process_reports_the_error() -> None:
+    with pytest.raises(JarsUnavailable, match="'huge'; there are: tiny"):
+        await fetch_ahead("huge")
+
+
+async def test_a_cancelled_fetch_leaves_no_process() -> None:
+    """Ctrl-C during the first `herd up`."""
+    before = set(psutil.Process().children())
+    fetching = asyncio.create_task(fetch_ahead("tiny"))
+    started = await asyncio.to_thread(_child_besides, before)
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+    assert not started.is_running()
+
+
+def _child_besides(others: set[psutil.Process]) -> psutil.Process:
+    while not (started := set(psutil.Process().children()) - others):
+        time.sleep(0.01)
+    return started.pop()
 
 
 def test_other_checksums_use_another_folder(checkout: Path) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[repor
 
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.existing_kafka import ExistingKafka
+from herdmesh.devstack.jars import BROKER_MB, ensure_jars
 from herdmesh.devstack.stack import ServiceNotReady, Stack, StackSettings
 from herdmesh.rpc.server import Server, ServiceRegistration
 
@@ -40,6 +41,16 @@ async def test_a_store_condition_that_must_be_fixed_ends_the_start(
     assert time.monotonic() - begun_s < 45  # half of the time that it would wait for a slow start
     assert "\n" not in str(refused.value)
     assert all(process.mark is None for process in stack.processes.values())
+
+
+def test_the_size_of_the_brokers_jars_is_as_told() -> None:
+    assert round(sum(Path(jar).stat().st_size for jar in ensure_jars("broker").split(os.pathsep)) / 1e6) == BROKER_MB
+
+
+async def test_a_broker_that_is_not_ready_in_time_is_named(tmp_path: Path) -> None:
+    """It is no process of the stack's list: the message about its log failed with a KeyError."""
+    with pytest.raises(ServiceNotReady, match=r"not serving after 0\.05 s: broker"):
+        await Stack(StackSettings(tmp_path, usual_ports=False)).start(0.05)
 
 
 async def test_a_service_of_another_stack_at_its_port_does_not_count_as_serving(

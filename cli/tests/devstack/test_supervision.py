@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from herdmesh.cli.display.stack_view import StartProgress
 from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState
 from herdmesh.devstack.ports import HOST, free_port, refusal_to_listen
 from herdmesh.devstack.supervision.findings import stack_findings
@@ -31,6 +32,18 @@ def test_each_change_of_a_service_is_one_line() -> None:
     assert lines.changes(state) == ["worker-1 restarting at h:1, restart 1: exit code -9"]
     worker.state = "stopped"
     assert lines.changes(state) == ["worker-1 stopped, restart 1"]
+
+
+def test_fetched_jars_are_reported_before_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    broker = ServiceState("broker", "", "fetching", detail="46 jars of Kafka")
+    state, lines = StackState(services=[broker]), StateLines()
+    assert lines.changes(state) == ["broker fetching: 46 jars of Kafka"]
+    with StartProgress() as progress:
+        progress.show(state)
+        progress.show(state)
+        broker.state = "starting"
+        progress.show(state)
+    assert capsys.readouterr().err == "fetching 46 jars of Kafka\n"
 
 
 def test_a_taken_port_is_noted_with_its_owner(tmp_path: Path) -> None:

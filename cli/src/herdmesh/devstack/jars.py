@@ -16,23 +16,27 @@ partial download never has that name.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import fcntl
 import functools
 import hashlib
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from herdmesh.devstack.errors import DevstackError, JarsUnavailable
 from herdmesh.devstack.java import find_java
 from herdmesh.scratch import java_options
 
+BROKER_MB = 45
+"""Size of the broker's jars, as users are told."""
 RETRY_DELAYS_S = (1.0, 3.0)
 _IVY_TIMEOUT_S = 900
 _TICK_NS = 2_000_000_000
@@ -50,14 +54,37 @@ def ensure_jars(group: str, *, fetch: Fetch | None = None, retry_delays_s: Seque
     Blocks: up to a minute on a cold cache, about 0.1 s (hashing 44 MB) on a warm one, once in a process. Safe to call
     from several processes at once. Raises `JarsUnavailable`, and `JavaMissing` or `JavaTooOld` when it must fetch.
     """
-    sums_text = _sums_file(group).read_bytes()
-    sums = parse_sums(sums_text.decode())
-    folder = cache_dir() / "jars" / f"{group}-{hashlib.sha256(sums_text).hexdigest()[:16]}"
+    folder, sums = _pinned(group)
     if mismatches(folder, sums):
         with _locked(folder.with_suffix(".lock")):
             if mismatches(folder, sums):  # another process may have fetched while this one waited
                 _install(group, folder, sums, fetch or fetch_with_ivy, retry_delays_s)
     return os.pathsep.join(str(folder / name) for name in sums)
+
+
+def to_fetch(group: str) -> int:
+    """Number of jars of a group that was not fetched yet; 0 = it was (`ensure_jars` checks the files)."""
+    folder, sums = _pinned(group)
+    return 0 if folder.is_dir() else len(sums)
+
+
+async def fetch_ahead(group: str) -> None:
+    """`ensure_jars` in processes of its own, which end when this call is cancelled: a thread would end with the
+    download. Raises `JarsUnavailable`.
+    """
+    command = [sys.executable, "-m", "herdmesh.devstack.jars", group]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        _, errors = await process.communicate()
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise
+    if process.returncode:
+        raise JarsUnavailable(errors.decode(errors="replace").strip())
 
 
 def cache_dir() -> Path:
@@ -144,10 +171,12 @@ def pin(group: str) -> int:
 
 
 def _install(group: str, folder: Path, sums: dict[str, str], fetch: Fetch, retry_delays_s: Sequence[float]) -> None:
-    """Fetch into a work folder beside `folder`, check, rename. Called under the group's lock."""
+    """Fetch into a work folder beside `folder`, check, rename. Called under the group's lock. Ivy's own cache in the
+    work folder stays after a failed or killed fetch: on a slow network the next one continues with it.
+    """
     work = folder.with_suffix(".partial")
-    shutil.rmtree(work, ignore_errors=True)  # left by a killed process; under the lock no other process uses it
     fresh = work / "jars"
+    shutil.rmtree(fresh, ignore_errors=True)  # left by a killed process; under the lock no other process uses it
     for delay_s in (*retry_delays_s, None):
         try:
             fetch(group, fresh)
@@ -160,7 +189,8 @@ def _install(group: str, folder: Path, sums: dict[str, str], fetch: Fetch, retry
         except JarsUnavailable as error:
             shutil.rmtree(fresh, ignore_errors=True)
             if delay_s is None:
-                shutil.rmtree(work, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    work.rmdir()  # unless Ivy's cache is in it
                 raise JarsUnavailable(
                     f"The {group} jars could not be fetched in {len(retry_delays_s) + 1} attempts. Check the network "
                     f"(or set HERDMESH_IVY_SETTINGS to an Ivy settings file of your mirror), then run again.\n{error}"
@@ -173,13 +203,20 @@ def _install(group: str, folder: Path, sums: dict[str, str], fetch: Fetch, retry
     shutil.rmtree(work)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _locked(path: Path) -> Generator[None]:
     """Hold `path` against other processes. The kernel releases it when the holder dies, however it dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _pinned(group: str) -> tuple[Path, dict[str, str]]:
+    """The folder of a group in the cache, and its sums. Raises `JarsUnavailable` for an unknown group."""
+    sums_text = _sums_file(group).read_bytes()
+    name = f"{group}-{hashlib.sha256(sums_text).hexdigest()[:16]}"
+    return cache_dir() / "jars" / name, parse_sums(sums_text.decode())
 
 
 def _sums_file(group: str) -> Path:

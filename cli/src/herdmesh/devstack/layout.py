@@ -50,7 +50,9 @@ class ProcessMark:
 
 @dataclass(slots=True)
 class ServiceState:
-    """One process of the stack as `herd up` shows it. `state`: starting, serving, restarting, stopped or failed."""
+    """One process of the stack as `herd up` shows it. `state`: fetching (its jars), starting, serving,
+    restarting, stopped or failed.
+    """
 
     name: str
     address: str

@@ -24,10 +24,12 @@ from pathlib import Path
 import grpc
 
 from herdmesh import scratch
+from herdmesh.devstack import jars
 from herdmesh.devstack._broker_config import ELECTION_SESSION_MS
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.errors import DataFolderUnusable, DevstackError
 from herdmesh.devstack.existing_kafka import ExistingKafka, fitting_replication_factor
+from herdmesh.devstack.java import find_java
 from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState, role_of, usual_port
 from herdmesh.devstack.left_behind import STOP_GRACE_S, end_services, refuse_if_supervised
 from herdmesh.devstack.ports import HOST, PortReservations, listener
@@ -115,6 +117,7 @@ class Stack:
         self.layout.create()
         await self._take_folder()
         try:
+            await self._fetch_jars()
             async with asyncio.timeout(timeout_s):
                 self._watchers.append(asyncio.create_task(log_rotation.rotate_all(self.layout.logs), name="rotate"))
                 await self._start_broker()
@@ -129,7 +132,9 @@ class Stack:
         except TimeoutError:
             waiting = [name for name, one in self._services.items() if one.state != "serving"]
             tails = "\n".join(
-                f"--- {name}: {self._services[name].detail}\n{self.processes[name].log_tail()}" for name in waiting
+                f"--- {name}: {self._services[name].detail}\n{self.processes[name].log_tail()}"
+                for name in waiting
+                if name in self.processes  # the broker is none of them
             )
             await self.stop()
             raise ServiceNotReady(f"not serving after {timeout_s:g} s: {', '.join(waiting)}\n{tails}") from None
@@ -286,11 +291,25 @@ class Stack:
         self.layout.write_state(self.state)  # raises where the folder cannot be written, before anything is started
         self._publish()
 
+    async def _fetch_jars(self) -> None:
+        """Fetch the broker's jars, at the first start on this machine. Not within the time for a start: the network
+        decides how long it takes.
+        """
+        count = jars.to_fetch("broker") if self._has_own_broker else 0
+        if not count:
+            return
+        await asyncio.to_thread(find_java)
+        detail = f"{count} jars of Kafka ({jars.BROKER_MB} MB, once) into {jars.cache_dir()}"
+        self._services["broker"] = ServiceState("broker", "", "fetching", detail=detail)
+        self._publish()
+        await jars.fetch_ahead("broker")
+
     async def _start_broker(self) -> None:
         if self.settings.kafka is not None:
             await self._use(self.settings.kafka)
             return
         self._services["broker"] = ServiceState("broker", "")
+        self._publish()
         if self.settings.broker is not None:
             self._broker_serves()
             return

@@ -16,7 +16,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,8 +91,11 @@ class DetachedSettings:
         return given
 
 
-async def start_detached(settings: DetachedSettings) -> StackState:
+async def start_detached(
+    settings: DetachedSettings, on_state: Callable[[StackState], None] = lambda _: None
+) -> StackState:
     """Start a supervisor that outlives this process and wait until its stack is ready. A cancelled start stops it.
+    `on_state` gets the state of the start now and then. The time for the start begins when all jars are fetched.
 
     Raises `DevstackError` with the supervisor's own message when it ends before that.
     """
@@ -106,8 +109,12 @@ async def start_detached(settings: DetachedSettings) -> StackState:
     try:
         while asyncio.get_running_loop().time() < deadline_s:
             state = layout.read_state()
-            if state is not None and state.ready and state.supervisor == mark:
-                return state
+            if state is not None and state.supervisor == mark:
+                on_state(state)
+                if state.ready:
+                    return state
+                if any(one.state == "fetching" for one in state.services):
+                    deadline_s = asyncio.get_running_loop().time() + START_TIMEOUT_S + STOP_TIMEOUT_S
             if process.poll() is not None:
                 raise DevstackError(_last_error(log_path))
             await asyncio.sleep(_POLL_S)

@@ -13,8 +13,8 @@ import typer
 from rich.markup import escape
 
 from herdmesh.cli.display.board import render_services
-from herdmesh.cli.display.output import Format, err, out, print_document
-from herdmesh.cli.display.stack_view import StackView, view_of, where_lines
+from herdmesh.cli.display.output import Format, out, print_document
+from herdmesh.cli.display.stack_view import StackView, StartProgress, view_of, where_lines
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.runner import DATA_DIR, DataOption, OutputOption, run
 from herdmesh.cli.stop_signals import stop_on_signals
@@ -111,11 +111,12 @@ def paths(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> N
 
 
 async def _detached(settings: DetachedSettings, output: Format) -> None:
-    with contextlib.nullcontext() if output.is_document else err.status("starting broker, stores, herder, workers"):
-        state = await start_detached(settings)
     if output.is_document:
+        state = await start_detached(settings)
         print_document(output, asdict(state))
         return
+    with StartProgress() as progress:
+        state = await start_detached(settings, progress.show)
     out.print(render_services(state))
     out.print()
     for line in where_lines(state, StackLayout(settings.data_dir).data_dir):

@@ -99,7 +99,7 @@ def render_services(state: StackState) -> RenderableType:
             one.address,
             str(one.mark.pid) if one.mark else "-",
             str(one.restarts),
-            escape(one.detail if one.state in ("restarting", "failed") else ""),
+            escape(one.detail if one.state in ("fetching", "restarting", "failed") else ""),
         ]
         for one in state.services
     ]

@@ -47,6 +47,7 @@ STATE_STYLES = {
     "LEADS": "green",
     "UNREACHABLE": "bold red",
     "serving": "green",
+    "fetching": "cyan",
     "starting": "cyan",
     "restarting": "yellow",
     "failed": "bold red",

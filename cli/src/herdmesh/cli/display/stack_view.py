@@ -20,7 +20,7 @@ from rich.text import Text
 from herdmesh.cli.display import views
 from herdmesh.cli.display.board import Board, render_services
 from herdmesh.cli.display.connector_lines import ConnectorLines
-from herdmesh.cli.display.output import Format, out, print_line
+from herdmesh.cli.display.output import Format, err, out, print_line
 from herdmesh.devstack.layout import StackState
 from herdmesh.devstack.stack import Stack
 from herdmesh.devstack.supervision.state_lines import StateLines
@@ -37,6 +37,36 @@ def where_lines(state: StackState, data_dir: object) -> list[str]:
     lines = [f"Kafka serves at {state.bootstrap_servers}, the herder at {state.herder}."]
     lines.append(escape(f"Data and logs are in {data_dir}; `herd paths` lists what is where."))
     return [*lines, *(f"[yellow]note[/] {escape(one)}" for one in state.notices)]
+
+
+class StartProgress:
+    """The line that says what `herd up --detach` waits for. On a terminal it is drawn again; elsewhere it is printed
+    only when jars are fetched, which takes a minute or more.
+    """
+
+    def __init__(self) -> None:
+        self._status = err.status("starting")
+        self._text = ""
+
+    def __enter__(self) -> StartProgress:
+        self._status.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._status.stop()
+
+    def show(self, state: StackState) -> None:
+        """Show what the start waits for now."""
+        fetching = next((one.detail for one in state.services if one.state == "fetching"), "")
+        waiting = ", ".join(one.name for one in state.services if one.state != "serving")
+        text = f"fetching {fetching}" if fetching else f"starting {waiting or 'services'}"
+        if text == self._text:
+            return
+        self._text = text
+        if err.is_terminal:
+            self._status.update(escape(text))
+        elif fetching:
+            err.print(escape(text), soft_wrap=True)
 
 
 class StackView(Protocol):

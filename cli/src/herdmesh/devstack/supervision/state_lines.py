@@ -36,6 +36,6 @@ def _line(service: ServiceState) -> str:
         line += f", process {service.mark.pid}"
     if service.restarts:
         line += f", restart {service.restarts}"
-    if service.detail and service.state in ("restarting", "failed"):
+    if service.detail and service.state in ("fetching", "restarting", "failed"):
         line += f": {service.detail}"
     return line
