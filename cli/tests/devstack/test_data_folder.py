@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +16,9 @@ from typer.testing import CliRunner
 from herdmesh.cli.app import app
 from herdmesh.connect.java import parse
 from herdmesh.devstack._broker_config import Ports, property_text, write_server_properties
-from herdmesh.devstack.errors import DataFolderUnusable
-from herdmesh.devstack.layout import StackLayout
+from herdmesh.devstack.errors import DataFolderUnusable, StackAlreadyRunning
+from herdmesh.devstack.layout import StackLayout, StackState
+from herdmesh.devstack.supervision.folder_lock import FolderLock
 
 
 @given(st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1))
@@ -63,6 +68,47 @@ def test_a_damaged_state_file_counts_as_none(tmp_path: Path, text: str) -> None:
     layout = StackLayout(tmp_path)
     layout.state_file.write_text(text)
     assert layout.read_state() is None
+
+
+def test_the_state_of_a_copied_folder_is_not_the_copys(tmp_path: Path) -> None:
+    """Its processes are those of the first folder. A moved folder keeps its own."""
+    first, copy, moved = (tmp_path / name for name in ("first", "copy", "moved"))
+    StackLayout(first).write_state(StackState(herder="h:1"))
+    shutil.copytree(first, copy)
+    assert StackLayout(copy).read_state() is None
+    first.rename(moved)
+    state = StackLayout(moved).read_state()
+    assert state is not None
+    assert state.herder == "h:1"
+
+
+def test_nothing_is_written_for_a_folder_that_was_removed(tmp_path: Path) -> None:
+    layout = StackLayout(tmp_path / "data")
+    layout.create()
+    assert layout.is_in_place()
+    shutil.rmtree(layout.data_dir)
+    assert not layout.is_in_place()
+    with pytest.raises(DataFolderUnusable, match="No such file"):
+        layout.write_state(StackState())
+    assert not layout.data_dir.exists()
+
+
+def test_a_lock_is_held_by_one_and_ends_with_its_process(tmp_path: Path) -> None:
+    layout = StackLayout(tmp_path)
+    holder = "import sys; from pathlib import Path; from herdmesh.devstack.layout import StackLayout; "
+    holder += "from herdmesh.devstack.supervision.folder_lock import FolderLock; "
+    holder += "lock = FolderLock(StackLayout(Path(sys.argv[1]))); lock.take(); print('held', flush=True); input()"
+    command = [sys.executable, "-c", holder, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(StackAlreadyRunning, match=f"in use by process {process.pid}"), FolderLock(layout):
+            pass
+        process.kill()
+    with FolderLock(layout), pytest.raises(StackAlreadyRunning, match=f"in use by process {os.getpid()}"):
+        FolderLock(layout).take()
+    with FolderLock(layout):
+        pass
 
 
 def test_paths_lists_what_is_where(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from herdmesh.devstack.errors import StackAlreadyRunning
 from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState
-from herdmesh.devstack.left_behind import StackAlreadyRunning, end_services, stop_left_behind
+from herdmesh.devstack.left_behind import end_services, stop_left_behind
 from herdmesh.devstack.supervisor import stop_detached
 
 #: A service with a child of its own, as a worker has a JVM. The child outlives SIGTERM to the service.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 #: Wrappers such as timeout and make send a signal twice; within this time both count as one.
 _DOUBLED_S: Final = 0.5
@@ -35,3 +35,13 @@ def stop_on_signals(on_second: Callable[[], None]) -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM, *(() if ignored else (signal.SIGHUP,))):
         loop.add_signal_handler(number, on_signal)
     return stop
+
+
+async def end_or_signal(task: asyncio.Task[Any], signal_came: asyncio.Event) -> bool:
+    """Wait until the task is done or the event is set; True when the task is done."""
+    on_event = asyncio.create_task(signal_came.wait())
+    try:
+        await asyncio.wait({task, on_event}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        on_event.cancel()
+    return task.done()

@@ -133,17 +133,35 @@ class Broker:
                 return
 
     async def adopt(self, timeout_s: float = START_TIMEOUT_S) -> bool:
-        """Take over a broker that already runs in the folder (its starter was killed). False when none runs."""
-        ports = config.remembered_ports(self.data_dir)
-        if ports is None or not _lock_is_held(self._lock_path):
+        """Take over a broker that already runs in the folder (its starter was killed). False when none runs, or it
+        was killed because nobody knows its ports: its starter was killed before it served.
+        """
+        if not await self.find():
             return False
-        with self._lock_path.open("r") as lock:
-            self._pid = _pid_in(lock)
-        if self._pid is None:
+        try:
+            if self._ports is None:
+                raise config.PortTaken
+            await self._wait_until_serving(time.monotonic() + timeout_s)
+        except config.PortTaken:  # it listens on other ports than the remembered ones
+            self.kill()
             return False
-        self._ports = ports
-        await self._wait_until_serving(time.monotonic() + timeout_s)
         return True
+
+    async def find(self, timeout_s: float = _FORMAT_TIMEOUT_S) -> bool:
+        """Find the JVM that runs in the folder, whether it serves or not, so that `stop` and `kill` end it. False when
+        none runs. Waits up to `timeout_s` for the end of a formatter whose starter was killed, some seconds.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while _lock_is_held(self._lock_path):
+            with self._lock_path.open("r") as lock:
+                self._pid = _pid_in(lock)
+            if self._pid is not None:
+                self._ports = config.remembered_ports(self.data_dir)
+                return True
+            if time.monotonic() > deadline_s:
+                break
+            await asyncio.sleep(_POLL_S)
+        return False
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End the JVM in order (SIGTERM); SIGKILL when that takes over `timeout_s`. No effect when not running."""

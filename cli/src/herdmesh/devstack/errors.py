@@ -5,6 +5,8 @@
     |-- JavaTooOld             a java was found, older than 17
     |-- JarsUnavailable        the pinned jars could not be fetched, or do not match their sums
     |-- DataFolderUnusable     the data folder cannot be created, read or written
+    |-- DataFolderGone         the data folder was moved or removed while its stack ran
+    |-- StackAlreadyRunning    another supervisor serves this data folder (its pid is known)
     |-- KafkaUnusable          an existing Kafka cluster does not answer, or its client settings cannot be used
     |-- BrokerAlreadyRunning   another process serves this data folder (its pid is known)
     `-- BrokerFailed           the broker ended or did not serve in time (the tail of its log is in the message)
@@ -43,6 +45,25 @@ class DataFolderUnusable(DevstackError):
             f"{data_dir} cannot be used as the data folder: {reason}{where}. "
             "--data DIR names a folder that you may write to, on a disk with space."
         )
+
+
+class DataFolderGone(DevstackError):
+    """The data folder was moved or removed while its stack ran; the stack was stopped."""
+
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(
+            f"{data_dir} was moved or removed while its stack ran, so all services were stopped. `herd up --data DIR` "
+            "with the folder's new place starts them again with its data."
+        )
+
+
+class StackAlreadyRunning(DevstackError):
+    """Another supervisor serves this data folder; `pid` names it (None in the moment in which it takes the folder)."""
+
+    def __init__(self, data_dir: Path, pid: int | None) -> None:
+        self.pid = pid
+        who = f"process {pid}" if pid is not None else "another `herd up`"
+        super().__init__(f"{data_dir} is already in use by {who}: `herd down` stops it, `herd watch` shows it")
 
 
 class KafkaUnusable(DevstackError):

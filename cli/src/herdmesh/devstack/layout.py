@@ -1,12 +1,16 @@
 """The data folder of a stack: a state file, logs and the broker's data.
 
-Owns the paths, the remembered ports and the state file `stack.json`. Does not start anything. Invariant: the state file
-is replaced atomically, and a process named in it counts only when its pid *and* its creation time match, so that a
-reused pid is never mistaken for a process of the stack.
+Owns the paths, the remembered ports and the state file `stack.json`. Does not start anything.
+
+Invariants: the state file is replaced atomically. A process named in it counts only when its pid *and* its creation
+time match, so that a reused pid is never mistaken for a process of the stack. A state file counts only in the folder in
+which it was written, so that nobody stops the stack of a folder by stopping that of a copy. No file is written once the
+folder was moved or removed.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable
@@ -87,18 +91,32 @@ class StackLayout:
         self.broker_dir = self.data_dir / "broker"
         self.state_file = self.data_dir / "stack.json"
         self.ports_file = self.data_dir / "ports.json"
+        self.lock_file = self.data_dir / "stack.lock"
+        self._inode: int | None = None
 
     def create(self) -> None:
         """Raises `DataFolderUnusable`."""
         try:
             self.logs_dir.mkdir(parents=True, exist_ok=True)
+            self._inode = self.data_dir.stat().st_ino
         except OSError as error:
             raise DataFolderUnusable(self.data_dir, error) from error
 
+    def is_in_place(self) -> bool:
+        """False when the folder that `create` found was moved or removed since."""
+        try:
+            return self._inode in (None, self.data_dir.stat().st_ino)
+        except OSError:
+            return False
+
     def read_state(self) -> StackState | None:
-        """The state as last written, or None where no stack was ever started here. Raises `DataFolderUnusable`."""
+        """The state as last written; None where no stack was ever started in this folder, and in a copy of a folder.
+        Raises `DataFolderUnusable`.
+        """
         try:
             raw: dict[str, Any] = json.loads(self.state_file.read_text())
+            if raw.pop("folder_inode", None) not in (None, self.data_dir.stat().st_ino):
+                return None
             services = [ServiceState(**one) for one in raw.pop("services")]
             for service in services:
                 service.mark = _mark(service.mark)
@@ -114,7 +132,12 @@ class StackLayout:
     def write_state(self, state: StackState) -> None:
         """Raises `DataFolderUnusable`."""
         try:
-            _replace(self.state_file, json.dumps(asdict(state), indent=1))
+            if self._inode is None:
+                self.data_dir.mkdir(parents=True, exist_ok=True)
+            elif not self.is_in_place():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.data_dir))
+            written = {**asdict(state), "folder_inode": self.data_dir.stat().st_ino}
+            _replace(self.state_file, json.dumps(written, indent=1))
         except OSError as error:
             raise DataFolderUnusable(self.data_dir, error) from error
 
@@ -152,6 +175,7 @@ class StackLayout:
             if usual:
                 wishes.append(usual_port(name))
             chosen[name] = free_port(wishes, chosen.values(), reservations.take)
+        self.data_dir.mkdir(parents=True, exist_ok=True)
         _replace(self.ports_file, json.dumps(remembered | chosen))
         return chosen
 
@@ -183,7 +207,6 @@ def usual_port(name: str) -> int:
 
 
 def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(text)
     os.replace(partial, path)

@@ -1,30 +1,26 @@
 """Services and a broker whose supervisor was killed: found by the state file of their data folder, and ended.
 
-Owns ending them in the order of a stop. Does not own a stack that has a living supervisor: that one stops its own
-services. Invariant: a process counts only when its pid and creation time are those of the state file, so that a process
-that merely got the pid of one of the stack's is never ended.
+Owns ending them in the order of a stop, and ending a whole stack at once, supervisor included (the second Ctrl-C).
+Otherwise a stack that has a living supervisor is not touched: that one stops its own services. Invariant: a process
+counts only when its pid and creation time are those of the state file, so that a process that merely got the pid of one
+of the stack's is never ended.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import contextlib
+
+import psutil
 
 from herdmesh import scratch
 from herdmesh.devstack.broker import Broker
-from herdmesh.devstack.errors import DevstackError
-from herdmesh.devstack.layout import StackLayout, StackState, role_of
+from herdmesh.devstack.errors import StackAlreadyRunning
+from herdmesh.devstack.layout import ProcessMark, StackLayout, StackState, role_of
 from herdmesh.devstack.process import end_tree
+from herdmesh.devstack.supervision.folder_lock import FolderLock
 
 STOP_GRACE_S = {"worker": 20.0, "herder": 5.0, "config-store": 5.0, "status-store": 5.0}
 """Time that each role has to end by itself, in the order in which the roles are stopped."""
-
-
-class StackAlreadyRunning(DevstackError):
-    """Another supervisor serves this data folder; `pid` names it."""
-
-    def __init__(self, data_dir: Path, pid: int) -> None:
-        self.pid = pid
-        super().__init__(f"{data_dir} is already in use by process {pid}: `herd down` stops it, `herd watch` shows it")
 
 
 def refuse_if_supervised(layout: StackLayout, own_pid: int) -> StackState | None:
@@ -60,19 +56,51 @@ async def end_services(state: StackState, *, orderly: bool) -> int:
 async def stop_left_behind(layout: StackLayout, own_pid: int) -> bool:
     """Stop everything that a killed supervisor left running in this folder, the broker last. False when nothing ran.
 
-    Raises `StackAlreadyRunning` when the supervisor lives, `BrokerFailed` when the broker cannot be reached.
+    Raises `StackAlreadyRunning` when the supervisor lives, or another process takes or stops the folder.
     """
-    state = refuse_if_supervised(layout, own_pid)
-    if state is None:
+    if refuse_if_supervised(layout, own_pid) is None:
         return False
-    ended = await end_services(state, orderly=True)
+    with FolderLock(layout):  # no `herd up` starts meanwhile
+        state = refuse_if_supervised(layout, own_pid)
+        if state is None:
+            return False
+        ended = await end_services(state, orderly=True)
+        broker = Broker(layout.broker_dir)
+        had_broker = await broker.find()
+        await broker.stop()
+        if not ended and not had_broker:
+            return False
+        _write_stopped(layout, state)
+    return True
+
+
+async def kill_stack(layout: StackLayout, supervisor: ProcessMark | None = None) -> None:
+    """End a stack at once: its supervisor, everything that it started, and its broker.
+
+    `supervisor`: a supervisor that may not have written its state yet.
+    """
+    state = layout.read_state()
+    mark = supervisor or (state.supervisor if state is not None else None)
+    process = mark.alive() if mark is not None else None
+    if process is not None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.suspend()  # it starts nothing more
+            for one in [*process.children(recursive=True), process]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
+        await end_tree([process])
+        state = layout.read_state()
+    if state is not None:
+        await end_services(state, orderly=False)
     broker = Broker(layout.broker_dir)
-    had_broker = await broker.adopt()
-    await broker.stop()
-    if not ended and not had_broker:
-        return False
+    if await broker.find():
+        broker.kill()
+    if state is not None:
+        _write_stopped(layout, state)
+
+
+def _write_stopped(layout: StackLayout, state: StackState) -> None:
     state.supervisor, state.ready = None, False
     for service in state.services:
         service.state = "stopped"
     layout.write_state(state)
-    return True

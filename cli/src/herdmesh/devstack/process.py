@@ -122,7 +122,8 @@ class ManagedProcess:
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
             self.restarts += 1
-            await self._spawn()
+            with contextlib.suppress(OSError):  # no process or no log file can be had now: tried again
+                await self._spawn()
 
 
 async def end_tree(processes: Sequence[psutil.Process], grace_s: float = 0.5) -> None:

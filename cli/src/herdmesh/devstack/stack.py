@@ -27,7 +27,7 @@ from herdmesh import scratch
 from herdmesh.devstack import jars
 from herdmesh.devstack._broker_config import ELECTION_SESSION_MS
 from herdmesh.devstack.broker import Broker
-from herdmesh.devstack.errors import DataFolderUnusable, DevstackError
+from herdmesh.devstack.errors import DataFolderGone, DataFolderUnusable, DevstackError
 from herdmesh.devstack.existing_kafka import ExistingKafka, fitting_replication_factor
 from herdmesh.devstack.java import find_java
 from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState, role_of, usual_port
@@ -36,6 +36,7 @@ from herdmesh.devstack.ports import HOST, PortReservations, listener
 from herdmesh.devstack.process import ManagedProcess
 from herdmesh.devstack.readiness import follows, serves, store_trouble
 from herdmesh.devstack.supervision import log_rotation, notices
+from herdmesh.devstack.supervision.folder_lock import FolderLock
 
 MODULES = {
     "config-store": "herdmesh.configstore",
@@ -48,6 +49,7 @@ START_TIMEOUT_S = 180.0
 GROUP_DEFAULT = "connect-cluster"
 BROKER_PORT = 9092
 _PROBE_INTERVAL_S = 0.1
+_FOLDER_INTERVAL_S = 1.0
 
 
 class ServiceNotReady(DevstackError):
@@ -89,6 +91,8 @@ class Stack:
         self.settings = settings
         self.layout = StackLayout(settings.data_dir)
         self.state = StackState()
+        self.folder_gone = asyncio.Event()
+        """Set when the data folder was moved or removed: the caller then stops the stack."""
         self.broker = settings.broker or Broker(
             self.layout.broker_dir,
             port=BROKER_PORT if settings.usual_ports else 0,
@@ -100,6 +104,7 @@ class Stack:
         self._on_change = on_change
         self._watchers: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._lock = FolderLock(self.layout)
         self._ports = PortReservations()
         self._replication_factor = 1
 
@@ -120,6 +125,7 @@ class Stack:
             await self._fetch_jars()
             async with asyncio.timeout(timeout_s):
                 self._watchers.append(asyncio.create_task(log_rotation.rotate_all(self.layout.logs), name="rotate"))
+                self._watchers.append(asyncio.create_task(self._watch_folder(), name="watch folder"))
                 await self._start_broker()
                 names = self._names()
                 ports = self.layout.choose_ports(names, self._ports, usual=self.settings.usual_ports)
@@ -168,6 +174,7 @@ class Stack:
         self._ports.release()
         self.state.supervisor = None
         self._publish()
+        self._lock.release()
 
     async def kill(self) -> None:
         """End all processes at once, in place of `stop` or while it waits (cancel it first). What was not committed is
@@ -186,6 +193,7 @@ class Stack:
         self._ports.release()
         self.state.supervisor = None
         self._publish()
+        self._lock.release()
 
     @property
     def _has_own_broker(self) -> bool:
@@ -284,11 +292,16 @@ class Stack:
         return [*names, *(f"worker-{number}" for number in range(1, self.settings.workers + 1))]
 
     async def _take_folder(self) -> None:
-        previous = refuse_if_supervised(self.layout, os.getpid())
-        if previous is not None:
-            await end_services(previous, orderly=False)
-        self.state.supervisor = ProcessMark.of(os.getpid())
-        self.layout.write_state(self.state)  # raises where the folder cannot be written, before anything is started
+        self._lock.take()
+        try:
+            previous = refuse_if_supervised(self.layout, os.getpid())
+            if previous is not None:
+                await end_services(previous, orderly=False)
+            self.state.supervisor = ProcessMark.of(os.getpid())
+            self.layout.write_state(self.state)  # raises where the folder cannot be written, before anything is started
+        except BaseException:
+            self._lock.release()
+            raise
         self._publish()
 
     async def _fetch_jars(self) -> None:
@@ -350,10 +363,19 @@ class Stack:
         service.mark = ProcessMark.of(self.broker.pid) if self.broker.pid is not None else None
         self._set("broker", "serving")
 
+    async def _watch_folder(self) -> None:
+        """Without its folder a stack cannot be found by any command, and a broker that starts again would have no
+        topics.
+        """
+        while not self.folder_gone.is_set():
+            await asyncio.sleep(_FOLDER_INTERVAL_S)
+            if not self.layout.is_in_place():
+                self.folder_gone.set()
+
     async def _watch_broker(self) -> None:
         while True:
             await asyncio.sleep(0.3)
-            if self.broker.is_running() or self._stopping:
+            if self.broker.is_running() or self._stopping or not self.layout.is_in_place():
                 continue
             if not self.settings.restart:
                 self._set("broker", "failed")
@@ -417,6 +439,8 @@ class Stack:
         return {**named, "HERDMESH_ELECTION_SESSION_TIMEOUT_MS": str(ELECTION_SESSION_MS)}
 
     def _failure_of(self, error: OSError) -> DevstackError:
+        if not self.layout.is_in_place():
+            return DataFolderGone(self.layout.data_dir)
         if error.filename is None or Path(os.fsdecode(error.filename)).is_relative_to(self.layout.data_dir):
             return DataFolderUnusable(self.layout.data_dir, error)
         return DevstackError(f"the stack cannot start: {os.fsdecode(error.filename)}: {error.strerror}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,15 +17,20 @@ from herdmesh.cli.display.board import render_services
 from herdmesh.cli.display.output import Format, out, print_document
 from herdmesh.cli.display.stack_view import StackView, StartProgress, view_of, where_lines
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.runner import DATA_DIR, DataOption, OutputOption, run
-from herdmesh.cli.stop_signals import stop_on_signals
+from herdmesh.cli.runner import DATA_DIR, DataOption, OutputOption, run, tell_wait
+from herdmesh.cli.stop_signals import end_or_signal, stop_on_signals
+from herdmesh.devstack.errors import DataFolderGone
 from herdmesh.devstack.jars import cache_dir
-from herdmesh.devstack.layout import StackLayout
+from herdmesh.devstack.layout import StackLayout, StackState
+from herdmesh.devstack.left_behind import kill_stack
 from herdmesh.devstack.stack import GROUP_DEFAULT, Stack
 from herdmesh.devstack.supervisor import DetachedSettings, start_detached, stop_detached
 from herdmesh.rpc.process import EXIT_FORCED
 
 _REFRESH_S = 0.25
+_STILL_STOPPING = "stopping in order; Ctrl-C again ends all at once"
+_INTERRUPTED = "the start was interrupted, and everything that it had started is stopped"
+_FORCED = "stopped by force; uncommitted work is repeated at the next start"
 
 
 def up(
@@ -80,7 +86,7 @@ def down(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> No
     """Stop in order the processes that `herd up --detach` started."""
 
     async def work() -> None:
-        stopped = await stop_detached(data)
+        stopped = await _stop(StackLayout(data))
         if output.is_document:
             print_document(output, {"result": "stopped" if stopped else "not_running", "data": str(data)})
         elif stopped:
@@ -110,13 +116,49 @@ def paths(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> N
     run(output, work)
 
 
+async def _stop(layout: StackLayout) -> bool:
+    """Stop what runs in a folder; False when nothing does. The first Ctrl-C changes nothing, for a stop that is left
+    halfway leaves processes behind; a second one ends all at once.
+    """
+    forced = asyncio.Event()
+    interrupted = stop_on_signals(forced.set)
+    stopping = asyncio.create_task(stop_detached(layout.data_dir))
+    if not await end_or_signal(stopping, interrupted):
+        tell_wait(_STILL_STOPPING)
+        if not await end_or_signal(stopping, forced):
+            stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
+            await kill_stack(layout)
+            raise CommandError("INTERRUPTED", _FORCED, exit_code=EXIT_FORCED)
+    return stopping.result()
+
+
+async def _start_detached(
+    settings: DetachedSettings, on_state: Callable[[StackState], None] = lambda _: None
+) -> StackState:
+    """Start a stack in the background. The first Ctrl-C stops in order what was started, a second one at once."""
+    forced = asyncio.Event()
+    interrupted = stop_on_signals(forced.set)
+    starting = asyncio.create_task(start_detached(settings, on_state))
+    if await end_or_signal(starting, interrupted):
+        return starting.result()
+    tell_wait(_STILL_STOPPING)
+    starting.cancel()
+    how = _INTERRUPTED
+    if not await end_or_signal(starting, forced):
+        starting.cancel()
+        how = _FORCED
+    with contextlib.suppress(asyncio.CancelledError):
+        await starting
+    raise CommandError("INTERRUPTED", how, exit_code=EXIT_FORCED)
+
+
 async def _detached(settings: DetachedSettings, output: Format) -> None:
     if output.is_document:
-        state = await start_detached(settings)
-        print_document(output, asdict(state))
+        print_document(output, asdict(await _start_detached(settings)))
         return
     with StartProgress() as progress:
-        state = await start_detached(settings, progress.show)
+        state = await _start_detached(settings, progress.show)
     out.print(render_services(state))
     out.print()
     for line in where_lines(state, StackLayout(settings.data_dir).data_dir):
@@ -129,6 +171,7 @@ async def _foreground(settings: DetachedSettings, output: Format) -> None:
     stop = stop_on_signals(forced.set)
     stack = Stack(settings.of_stack())
     starting = asyncio.create_task(stack.start())
+    gone = asyncio.create_task(_stop_without_folder(stack, stop))
     try:
         with view_of(stack, output) as view:
             await _show(stack, view, starting, stop, forced)
@@ -138,6 +181,15 @@ async def _foreground(settings: DetachedSettings, output: Format) -> None:
         await stack.stop()
         message = "all was stopped, because the output of `herd up` was closed"
         raise CommandError("OUTPUT", message, "`herd up --detach` runs without a terminal.") from error
+    finally:
+        gone.cancel()
+    if stack.folder_gone.is_set():
+        raise DataFolderGone(stack.layout.data_dir)
+
+
+async def _stop_without_folder(stack: Stack, stop: asyncio.Event) -> None:
+    await stack.folder_gone.wait()
+    stop.set()
 
 
 async def _show(
@@ -168,7 +220,7 @@ async def _end(stack: Stack, view: StackView, ending: asyncio.Task[None], forced
         with contextlib.suppress(asyncio.CancelledError):
             await ending
         await stack.kill()
-        view.enter("stopped by force; uncommitted work is repeated at the next start")
+        view.enter(_FORCED)
         view.__exit__()
         os._exit(EXIT_FORCED)  # a thread may still download jars
     with contextlib.suppress(asyncio.CancelledError):
