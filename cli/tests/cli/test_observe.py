@@ -113,7 +113,9 @@ async def herd(*arguments: str) -> Any:
 
 
 async def test_lines_of_a_connector_come_from_all_workers_in_the_order_of_time() -> None:
-    event = json.dumps({"event": "run_failed", "level": "error", "message": "disk full", "unit": "[orders|task-0]"})
+    fields = {"message": "disk full", "unit": "[orders|task-0]", "connector": "orders", "task": 0, "failure": None}
+    fields |= {"service": "herdmesh.worker", "instance": "a8a6231e"}
+    event = json.dumps({"event": "run_failed", "level": "error", **fields})
     one = worker(("orders", 0, 1, "begins"), ("orders", 0, 3, event), ("other", 0, 2, "hidden"))
     two = worker(("orders", 1, 2, "printed [by] the author"))
     async with serving(one, two) as herder:
@@ -123,13 +125,20 @@ async def test_lines_of_a_connector_come_from_all_workers_in_the_order_of_time()
     assert done.stdout.splitlines() == [
         "2026-11-28T10:00:01Z orders/0 begins",
         "2026-11-28T10:00:02Z orders/1 printed [by] the author",
-        "2026-11-28T10:00:03Z error   orders/0 run_failed message=disk full",
+        '2026-11-28T10:00:03Z error   orders/0 run_failed message="disk full"',
     ]
     assert "worker w3 does not answer" in done.stderr
     assert [(line["worker_id"], line["text"]) for line in json.loads(listed.stdout)] == [
         ("w1", "begins"),
         ("w1", event),
     ]
+
+
+def test_a_readable_line_has_milliseconds_and_the_fields_that_say_something() -> None:
+    fields = {"event": "listening", "timestamp": "2026-11-28T10:00:01.304003Z", "task": 1, "service": "s", "port": 7}
+    assert logs.readable({"time": None, "text": json.dumps(fields)}) == (
+        "[dim]2026-11-28T10:00:01.304Z[/] info    listening [dim]task=[/]1 [dim]port=[/]7"
+    )
 
 
 async def test_a_task_that_does_not_exist_is_refused_with_those_that_do() -> None:

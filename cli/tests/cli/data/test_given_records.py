@@ -55,9 +55,10 @@ def test_keys_come_from_a_separator_a_field_or_an_option(tmp_path: Path) -> None
     split = made(tmp_path, b"a:1\nno key\nb:c:2\n", key_separator=":")
     assert [(one.key, one.value) for one in sent(tmp_path, split)] == [(b"a", b"1"), (b"b", b"c:2")]
     assert [text for _, text in split.refused] == ["no key: ':' is not in it"]
-    by_field = made(tmp_path, b'{"id": 7}\n{"id": "x"}\n[]\n', key_field="id")
+    by_field = made(tmp_path, b'{"id": 7}\n{"id": "x"}\n[]\n{"id": }\n', key_field="id")
     assert [one.key for one in sent(tmp_path, by_field)] == [b"7", b"x"]
-    assert [where.rpartition(": ")[2] for where, _ in by_field.refused] == ["line 3"]
+    assert [where.rpartition(": ")[2] for where, _ in by_field.refused] == ["line 3", "line 4"]
+    assert "its value is not JSON: Expecting value: line 1 column 8" in by_field.refused[1][1]
     assert [one.key for one in sent(tmp_path, made(tmp_path, b"1\n", key="all"))] == [b"all"]
 
 

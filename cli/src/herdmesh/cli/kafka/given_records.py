@@ -159,8 +159,8 @@ class GivenRecords:
         if isinstance(value, bytes):
             try:
                 document = json.loads(value)
-            except ValueError:
-                document = None
+            except ValueError as error:
+                raise BadLine(f"no key: its value is not JSON: {error}") from error
         if not isinstance(document, dict) or name not in document:
             raise BadLine(f"no key: its value has no field {name}")
         found: Any = cast("dict[str, Any]", document)[name]

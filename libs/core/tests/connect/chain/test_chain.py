@@ -5,6 +5,7 @@ record.
 from __future__ import annotations
 
 import json
+import traceback
 from typing import Any
 
 import pytest
@@ -134,6 +135,15 @@ def test_a_failing_record_is_named_with_stage_step_and_offset() -> None:
     assert unreadable.value.offset == 11
     assert isinstance(unreadable.value.cause, DataError)
     assert str(unreadable.value).endswith("due to serialization error: expected a member name at character 1")
+
+
+def test_the_trace_of_a_record_that_the_task_reads_first_has_its_error_once() -> None:
+    (lazy,) = chain_config.sink_chain(JSON_SINK).run(batch(b"{}", b"{bad"))
+    with pytest.raises(RecordError) as unreadable:
+        list(lazy.values)
+    trace = "".join(traceback.format_exception(unreadable.value))
+    assert trace.count("JsonSyntaxError: expected a member name") == 1
+    assert "During handling" not in trace
 
 
 def test_a_source_chain_writes_connects_bytes_and_changes_no_input_value() -> None:

@@ -168,8 +168,8 @@ def _incomplete(records: GivenRecords, done: Delivery) -> CommandError | None:
     if records.refused:
         return CommandError(
             "REQUEST_INVALID",
-            f"{counted(len(records.refused), 'line')} could not be made a record, and nothing of it was sent",
-            "Correct these lines and send them again.",
+            f"{counted(len(records.refused), 'line')} not sent: no record could be made of them",
+            "Correct these lines and send them alone: the other lines are in the topic.",
             EXIT_CODES["REQUEST_INVALID"],
         )
     return None

@@ -2,7 +2,7 @@
 
 Owns the commands and their output. Lines of connectors, tasks and workers come from the workers, which keep the latest
 of every unit; so they are found wherever a run is, or was. Lines of services come from the files of `herd up`; any
-other service writes its log to standard error. Invariant: with -f no line is shown twice, and one that a
+other service writes its log to standard output. Invariant: with -f no line is shown twice, and one that a
 worker still had is not missed.
 """
 
@@ -36,8 +36,10 @@ _PAGE: Final = 1_000
 _TAIL: Final = 200
 _TASK: Final = re.compile(r"^(?P<connector>.+)/(?P<task>\d+)$")
 _LEVELS: Final = {"warning": "yellow", "error": "red", "critical": "bold red", "debug": "dim"}
-#: Fields of a logger's line that are shown in places of their own, or repeat what the command names.
-_PLACED: Final = frozenset(("event", "level", "timestamp", "logger", "unit", "exception"))
+#: Fields of a logger's line that are shown in places of their own, or say which process wrote it (-o json has them).
+_PLACED: Final = frozenset(("event", "level", "timestamp", "logger", "unit", "exception", "service", "instance"))
+_OF_UNIT: Final = frozenset(("connector", "task"))
+_MICROSECONDS: Final = re.compile(r"(?<=\.\d{3})\d+(?=Z$)")
 
 FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines until Ctrl-C.")]
 SinceOption = Annotated[
@@ -151,7 +153,7 @@ def service_log(data_dir: Path, name: str) -> Path:
         raise CommandError(
             "USAGE",
             f"there are no logs in {data_dir}: `herd up` has not run there",
-            "A service started otherwise logs to standard error: read it where it runs (journalctl, docker logs).",
+            "A service started otherwise logs to standard output: read it where it runs (journalctl, docker logs).",
             EXIT_USAGE,
         )
     text = f"no service {name} in {data_dir}; there are: {', '.join(known)}"
@@ -274,12 +276,12 @@ def readable(line: views.Json) -> str:
         return f"{time}{unit}{escape(line['text'])}"
     level = str(fields.get("level", "info"))
     style = _LEVELS.get(level)
-    time = str(fields.get("timestamp") or line["time"] or "")
+    time = _MICROSECONDS.sub("", str(fields.get("timestamp") or line["time"] or ""))
     head = f"[dim]{escape(time)}[/] " if time else ""
     shown_level = f"[{style}]{level:<7}[/]" if style else f"{level:<7}"
-    rest = " ".join(
-        f"[dim]{escape(key)}=[/]{escape(_text(value))}" for key, value in fields.items() if key not in _PLACED
-    )
+    hidden = _PLACED | _OF_UNIT if unit else _PLACED
+    shown = {key: value for key, value in fields.items() if key not in hidden and value is not None}
+    rest = " ".join(f"[dim]{escape(key)}=[/]{escape(_text(value))}" for key, value in shown.items())
     trace = f"\n{escape(str(fields['exception']))}" if fields.get("exception") else ""
     return f"{head}{shown_level} {unit}{escape(str(fields.get('event', '')))}{' ' if rest else ''}{rest}{trace}"
 
@@ -292,7 +294,8 @@ def _unit(line: views.Json) -> str:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    is_word = isinstance(value, str) and value and not re.search(r"[\s\"=]", value)
+    return value if is_word else json.dumps(value, ensure_ascii=False)
 
 
 def _fields(text: str) -> dict[str, Any] | None:

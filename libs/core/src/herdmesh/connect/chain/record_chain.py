@@ -131,10 +131,12 @@ class SinkChain:
         try:
             values = self._value.read_many(raw)[1]
             return values if isinstance(values, list) else list(values)
-        except Exception:
-            for at, data in enumerate(raw):
-                attempts.attempt(partial(self._value.read, data), VALUE_CONVERTER, self._value, batch, at)
-            raise
+        except Exception as error:  # noqa: BLE001 - it occurs again below, with its record
+            failed = error
+        # Outside of `except`: in a trace the error of the record would follow the same error of the batch.
+        for at, data in enumerate(raw):
+            attempts.attempt(partial(self._value.read, data), VALUE_CONVERTER, self._value, batch, at)
+        raise failed
 
     def _run_around(self, batch: Batch, attempts: Attempts) -> list[Batch]:
         """Process the good records together and each bad record alone."""
