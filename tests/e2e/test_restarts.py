@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,25 @@ async def _counted_on_a_page(mesh: Mesh, name: str) -> None:
     assert found["kafka_connect_connector_task_metrics_status running"] == [1.0]
     assert found["herdmesh_task_behind_records"] == [0.0]
     assert found["herdmesh_task_end_to_end_latency_seconds_count"] == [50.0]
+    await _counted_over_starts(mesh, name)
     await mesh.delete(name)
     await until_pages(mesh, name, lambda pages: not pages, "off all pages")
+
+
+async def _counted_over_starts(mesh: Mesh, name: str) -> None:
+    """`herd get connectors` has the records of all starts, while the connector is stopped and in its next start."""
+    for rpc, state in (("StopConnector", "STOPPED"), ("ResumeConnector", "RUNNING")):
+        await mesh.lifecycle(rpc, name)
+        found = await mesh.until(name, partial(_is_settled, state=state), state)
+        assert found["counts"] == {"records_in": 50, "records_out": 50, "records_dropped": 0}
+    found = await mesh.until(name, lambda one: "progress" in one["tasks"][0], "with a heartbeat's counts")
+    assert found["tasks"][0]["progress"]["records_out"] == 50, "the task's own count"
+
+
+def _is_settled(one: Json, state: str) -> bool:
+    units = [one["connector"], *one["tasks"]]
+    tasks = 0 if state == "STOPPED" else 1
+    return len(one["tasks"]) == tasks and all(unit["state"] == state for unit in units)
 
 
 async def test_a_task_that_fails_three_times_is_restarted_and_then_runs(

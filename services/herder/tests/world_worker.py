@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from herdmesh.connect.task_counts import NO_COUNTS, ErrorCounts, TaskCounts
 from herdmesh.connect.topics.commit_scope import CommitScope
-from herdmesh.herder.state.model import Plugin, PluginKind, RefusedPlugin, RestartNote, Validation
+from herdmesh.herder.state.model import Plugin, PluginKind, RefusedPlugin, RestartNote, TaskProgress, Validation
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model import instructions as ins
 from herdmesh.rpc.errors import FieldViolation
@@ -46,6 +47,7 @@ class Held:
     note: RestartNote | None = None
     commit_scope: CommitScope | None = None
     """As it was sent with the start; it is in every status of the unit, until its next commit."""
+    counts: TaskCounts = NO_COUNTS
 
     @property
     def task_set(self) -> str:
@@ -152,6 +154,19 @@ class Worker:
         if self.session is not None:
             self.say(ev.WorkerHeartbeat(self.session))
 
+    def move(self, unit: UnitId, records: int, *, told: bool = True) -> None:
+        """Move records in a held task; `told`: the leader gets the task's counts with a heartbeat."""
+        held = self.held[unit]
+        held.counts += TaskCounts(records, records, 0, ErrorCounts(failures=1))
+        if told:
+            self.tell_counts()
+
+    def tell_counts(self) -> None:
+        """Send the counts of all held tasks, as a worker does in a new session."""
+        assert self.session is not None
+        tasks = (TaskProgress(unit, counts=held.counts) for unit, held in self.held.items() if unit.task is not None)
+        self.say(ev.WorkerHeartbeat(self.session, tuple(tasks)))
+
     def hear(self, sent: ins.Send) -> None:
         """Carry out one message."""
         if sent.epoch < self.epoch_max:
@@ -163,16 +178,17 @@ class Worker:
                 self.welcomed = session
                 for unit in [unit for unit in self.held if unit not in adopted and not self.keeps_all]:
                     gone = self.held.pop(unit)
-                    self.say(ev.UnitReported(session, unit, gone.assignment, RunState.UNASSIGNED))
+                    self.say(ev.UnitReported(session, unit, gone.assignment, RunState.UNASSIGNED, counts=gone.counts))
             case messages.StartUnit():
                 self._start(session, sent.message, sent.note)
             case messages.StopUnit(unit=unit, assignment=assignment):
                 if self.stop_silently:
                     return
+                counts: TaskCounts | None = None
                 if unit in self.held and self.held[unit].assignment == assignment:
                     self.log.append(f"stop {unit}")
-                    del self.held[unit]
-                self.say(ev.UnitReported(session, unit, assignment, RunState.UNASSIGNED))
+                    counts = self.held.pop(unit).counts
+                self.say(ev.UnitReported(session, unit, assignment, RunState.UNASSIGNED, counts=counts))
             case messages.SetUnitTarget(unit=unit, target=target):
                 held = self.held.get(unit)
                 stops = unit.task is None and target is TargetState.STOPPED
@@ -223,6 +239,7 @@ class Worker:
         held.since_ms = self.world.now
         held.note = note
         held.commit_scope = start.commit_scope
+        held.counts = start.counts
         self.world.started(self, start)
         if not self.start_silently:
             self.say(ev.UnitReported(session, start.unit, start.assignment, state, self.fail_starts))

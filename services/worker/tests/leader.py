@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from herdmesh.connect.task_counts import NO_COUNTS, TaskCounts
 from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine.runtime.contract import Rate
 from herdmesh.session.messages import (
@@ -38,13 +39,14 @@ def start_unit(
     commit_scope: CommitScope | None = None,
     conditions: tuple[Condition, ...] = (),
     config_offset: int | None = None,
+    counts: TaskCounts = NO_COUNTS,
 ) -> Command:
     revision = None if config_offset is None else Revision("store", (config_offset,))
     if isinstance(spec, TaskSpec):
         parts = (spec.connector_config, spec.task_config, target, spec.task_count, 0)
     else:
         parts = (spec.config, None, target, 0, spec.tasks_max)
-    return Command(epoch, StartUnit(unit, assignment, *parts, commit_scope, revision, conditions))
+    return Command(epoch, StartUnit(unit, assignment, *parts, commit_scope, revision, conditions, counts=counts))
 
 
 def stop_unit(epoch: int, unit: UnitId, assignment: Assignment, reason: str) -> Command:

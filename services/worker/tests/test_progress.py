@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from herdmesh.engine.runtime.contract import PRODUCED_MAX, ErrorCounts, PartitionProgress, ProgressReport
+from herdmesh.connect.task_counts import ErrorCounts
+from herdmesh.engine.runtime.contract import PRODUCED_MAX, PartitionProgress, ProgressReport
 from herdmesh.worker.state.progress import added, with_ends
 from herdmesh.worker.wire import progress_from, progress_to
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.error_class import ErrorClass
+from herdmesh.connect.task_counts import ErrorCounts, TaskCounts
 from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, RunEnd
 from herdmesh.session.model import Assignment, Failure, RunState, TargetState, UnitId
@@ -149,6 +150,32 @@ def test_progress_counts_continue_over_runs() -> None:
     assert task is not None
     assert (task.progress.records_in, task.progress.records_out, task.run_count) == (8, 7, 2)
     assert task.progress.partitions == MOVED.partitions
+
+
+def test_counts_continue_those_of_earlier_starts_and_go_with_the_last_report() -> None:
+    state = machine()
+    earlier = TaskCounts(100, 90, 10, ErrorCounts(failures=2, last_error_ms=5))
+    out = state.handle(leader.start_unit(1, TASK, assignment(), TargetState.STARTED, SPEC, counts=earlier), 0.0)
+    run_id = only(instructions.SubmitRun, out).run_id
+    state.handle(events.RunProgress(run_id, MOVED), 0.1)
+    task = state.tasks.get(TASK)
+    assert task is not None
+    assert (task.progress.records_in, task.progress.records_out, task.progress.records_dropped) == (105, 95, 10)
+    state.handle(leader.stop_unit(1, TASK, assignment(), "restart"), 0.2)
+    last = only(instructions.SendReport, state.handle(events.RunEnded(run_id), 0.3))
+    assert (last.state, last.counts) == (RunState.UNASSIGNED, earlier + TaskCounts(5, 5))
+
+
+def test_a_newer_assignment_continues_the_counts_of_the_task_that_it_replaces() -> None:
+    """The herder sent it before it could know them."""
+    state = machine()
+    run_id = running(state)
+    state.handle(events.RunProgress(run_id, MOVED), 0.5)
+    state.handle(start(generation=2), 1.0)
+    state.handle(events.RunEnded(run_id), 1.2)
+    task = state.tasks.get(TASK)
+    assert task is not None
+    assert task.progress.records_in == MOVED.records_in
 
 
 def test_a_stopped_task_is_released_only_after_its_run() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
 from herdmesh.connect.spi.waits import Wait
+from herdmesh.connect.task_counts import ErrorCounts, TaskCounts
 from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.rpc.properties import JsonValue
@@ -44,10 +45,12 @@ _configs = st.dictionaries(_name, st.none() | _text | st.just(JsonValue('{"a": 1
 _targets = st.sampled_from(TargetState)
 _scopes = st.builds(CommitScope.of, _name, st.lists(_name, max_size=2), st.just(dict[str, str]()))
 _offsets = st.builds(OffsetEntry, _text, st.none() | _text)
+_errors = st.builds(ErrorCounts, *[_int64] * 9)
+_counts = st.builds(TaskCounts, _int64, _int64, _int64, _errors)
 _connector_starts = st.builds(
     ms.StartUnit,
     *(_units, _assignments, _configs, st.none() | _configs, _targets, _int32, _int32, st.none() | _scopes),
-    *(st.none() | _revisions, st.lists(_conditions, max_size=2).map(tuple), _text),
+    *(st.none() | _revisions, st.lists(_conditions, max_size=2).map(tuple), _text, _counts),
 )
 _questions = st.one_of(
     st.builds(qu.FenceTasks, _name, _int32),
@@ -98,12 +101,13 @@ def test_held_units_survive_the_round_trip(holding: HeldUnit) -> None:
     assert wire.held_unit_from(_sent(wire.held_unit_to(holding))) == holding
 
 
-@given(_units, _assignments, st.sampled_from(RunState), st.none() | _failures)
+@given(_units, _assignments, st.sampled_from(RunState), st.none() | _failures, st.none() | _counts)
 def test_reports_survive_the_round_trip(
-    unit: UnitId, assignment: Assignment, state: RunState, failure: Failure | None
+    unit: UnitId, assignment: Assignment, state: RunState, failure: Failure | None, counts: TaskCounts | None
 ) -> None:
-    request = _sent(wire.report_to(unit, assignment, state, failure))
-    assert wire.report_from(request.report) == (unit, assignment, state, failure)
+    request = _sent(wire.report_to(unit, assignment, state, failure, counts))
+    read = None if counts == TaskCounts() else counts
+    assert wire.report_from(request.report) == (unit, assignment, state, failure, read)
 
 
 @given(_name, _assignments, st.lists(_configs, max_size=2).map(tuple), st.none() | _failures)

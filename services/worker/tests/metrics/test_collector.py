@@ -10,7 +10,8 @@ import pytest
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.plugins.plugin_registry import PluginRegistry
 from herdmesh.connect.spi.waits import Wait
-from herdmesh.engine.runtime.contract import ErrorCounts, PartitionProgress, ProgressReport, RunEnd
+from herdmesh.connect.task_counts import ErrorCounts
+from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, RunEnd
 from herdmesh.engine.runtime.measures import LATENCY_BOUNDS_MS, Latency, Measures, MeasureSpread
 from herdmesh.rpc.monitoring.telemetry import Buckets
 from herdmesh.session.model import Assignment, Failure, TargetState, UnitId

@@ -176,6 +176,12 @@ def _moved(one: Json, name: str) -> float:
     return sum(task.get("progress", {}).get(name, 0) for task in one["tasks"])
 
 
+def _records_out(one: Json) -> int:
+    """Records written since the connector was created, by tasks that it has no more, too."""
+    counts: Json | None = one.get("counts")
+    return counts["records_out"] if counts else round(_moved(one, "records_out"))
+
+
 def _workers(one: Json) -> list[str]:
     return sorted({unit["worker_id"] for unit in (one["connector"], *one["tasks"]) if unit["worker_id"]})
 
@@ -202,9 +208,7 @@ COLUMNS: dict[str, ListColumn] = {
         lambda one: escape(", ".join(_workers(one)) or "-"), lambda one: ",".join(_workers(one)) or None
     ),
     "ATTENTION": ListColumn(lambda one: escape(attention(one)), lambda one: attention(one) or None),
-    "RECORDS": ListColumn(
-        lambda one: count(round(_moved(one, "records_out"))), lambda one: _moved(one, "records_out"), full=True
-    ),
+    "RECORDS": ListColumn(lambda one: count(_records_out(one)), _records_out, full=True),
     "REC/S": ListColumn(
         lambda one: count(round(_moved(one, "records_per_second"))),
         lambda one: _moved(one, "records_per_second"),

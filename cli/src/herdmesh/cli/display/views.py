@@ -118,6 +118,15 @@ def progress(message: task_pb2.TaskProgress) -> Json:
     return shown
 
 
+def _counts(message: task_pb2.TaskCounts) -> Json:
+    """Counts of all tasks of a connector since it was created."""
+    return {
+        "records_in": message.records_in,
+        "records_out": message.records_out,
+        "records_dropped": message.records_dropped,
+    }
+
+
 def _errors(message: task_pb2.TaskErrors) -> Json:
     return {
         "failures": message.failures,
@@ -156,6 +165,7 @@ def connector(message: herder.Connector, *, show_secrets: bool = False) -> Json:
         "tasks": [task(one, show_secrets=show_secrets) for one in message.tasks],
         "behind_records": message.behind_records if message.HasField("behind_records") else None,
         "uncommitted_records": message.uncommitted_records if message.HasField("uncommitted_records") else None,
+        "counts": _counts(message.counts) if message.HasField("counts") else None,
         "config": config(message.config, show_secrets=show_secrets),
     }
 

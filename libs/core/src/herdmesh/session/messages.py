@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from herdmesh.connect.task_counts import NO_COUNTS, TaskCounts
 from herdmesh.connect.topics import CommitScope
 from herdmesh.session.model import Assignment, Condition, Properties, TargetState, UnitId
 from herdmesh.session.worker_commands import WorkerCommand
@@ -43,6 +44,8 @@ class StartUnit:
     """Conditions that every status of this assignment must carry, so that no status write of the worker loses them."""
     traceparent: str = ""
     """W3C trace context of the call that caused this message; empty = none."""
+    counts: TaskCounts = NO_COUNTS
+    """Counts of the task's earlier starts, which its progress continues."""
 
     @property
     def config_offset(self) -> int | None:

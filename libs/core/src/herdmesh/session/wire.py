@@ -11,15 +11,18 @@ process resolved; a value that only a newer release knows reads as the most care
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from typing import assert_never
 
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
+from herdmesh.api.worker.v1 import task_pb2
 from herdmesh.connect.config import redacted
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.spi import Wait
+from herdmesh.connect.task_counts import NO_COUNTS, NO_ERRORS, ErrorCounts, TaskCounts
 from herdmesh.rpc import commit_scopes, properties, revisions
 from herdmesh.rpc.enums import WireEnum
 from herdmesh.rpc.errors import RequestInvalid
@@ -51,6 +54,7 @@ from herdmesh.session.model import (
 RUN_STATES = WireEnum(common.RunState, RunState)
 TARGET_STATES = WireEnum(common.TargetState, TargetState)
 ERROR_CLASSES = WireEnum(common.ErrorClass, ErrorClass)
+_ERROR_COUNTS = tuple(one.name for one in fields(ErrorCounts))
 
 Clock = Callable[[int], int]
 """Converts milliseconds of one clock to those of another."""
@@ -123,6 +127,34 @@ def failure_from(message: common.Failure) -> Failure:
     UNKNOWN."""
     error_class = ERROR_CLASSES.enum_from(message.error_class, ErrorClass.UNKNOWN)
     return Failure(message.message or "failed without a message", message.trace, error_class)
+
+
+def errors_to(errors: ErrorCounts) -> task_pb2.TaskErrors:
+    """The message of the counts of failed records."""
+    return task_pb2.TaskErrors(**{name: getattr(errors, name) for name in _ERROR_COUNTS})
+
+
+def errors_from(message: task_pb2.TaskErrors) -> ErrorCounts:
+    """The value of a message."""
+    return ErrorCounts(**{name: getattr(message, name) for name in _ERROR_COUNTS})
+
+
+def counts_to(counts: TaskCounts) -> task_pb2.TaskCounts | None:
+    """The message of a task's counts; None when all are 0."""
+    if counts == NO_COUNTS:
+        return None
+    return task_pb2.TaskCounts(
+        records_in=counts.records_in,
+        records_out=counts.records_out,
+        records_dropped=counts.records_dropped,
+        errors=errors_to(counts.errors) if counts.errors != NO_ERRORS else None,
+    )
+
+
+def counts_from(message: task_pb2.TaskCounts | task_pb2.TaskProgress) -> TaskCounts:
+    """The counts of a message; all 0 for an empty one."""
+    errors = errors_from(message.errors) if message.HasField("errors") else NO_ERRORS
+    return TaskCounts(message.records_in, message.records_out, message.records_dropped, errors)
 
 
 def wait_to(wait: Wait) -> common.Wait:
@@ -210,18 +242,23 @@ def waits_from(messages: Iterable[pb.UnitWait]) -> tuple[tuple[UnitId, Wait | No
     return tuple((unit_from(one.unit), wait_from(one.wait) if one.HasField("wait") else None) for one in messages)
 
 
-def report_to(unit: UnitId, assignment: Assignment, state: RunState, failure: Failure | None) -> pb.SessionRequest:
-    """A report of one unit."""
+def report_to(
+    unit: UnitId, assignment: Assignment, state: RunState, failure: Failure | None, counts: TaskCounts | None = None
+) -> pb.SessionRequest:
+    """A report of one unit; `counts` of a task that was released."""
     report = pb.UnitReport(
         unit=unit_to(unit),
         assignment=assignment_to(assignment),
         state=RUN_STATES.to_wire(state),
         failure=failure_to(failure),
+        counts=None if counts is None else counts_to(counts),
     )
     return pb.SessionRequest(report=report)
 
 
-def report_from(message: pb.UnitReport) -> tuple[UnitId, Assignment, RunState, Failure | None] | None:
+def report_from(
+    message: pb.UnitReport,
+) -> tuple[UnitId, Assignment, RunState, Failure | None, TaskCounts | None] | None:
     """The report of a message; None for a state that only a newer release knows, so that the unit keeps its last known
     state. If it were read as UNASSIGNED, the worker's assignment would end and the unit would start elsewhere.
     """
@@ -229,7 +266,8 @@ def report_from(message: pb.UnitReport) -> tuple[UnitId, Assignment, RunState, F
     if state is None and message.state != common.RUN_STATE_UNSPECIFIED:
         return None
     failure = failure_from(message.failure) if message.HasField("failure") else None
-    return unit_from(message.unit), assignment_from(message.assignment), state or RunState.UNASSIGNED, failure
+    counts = counts_from(message.counts) if message.HasField("counts") else None
+    return unit_from(message.unit), assignment_from(message.assignment), state or RunState.UNASSIGNED, failure, counts
 
 
 def task_configs_to(
@@ -330,6 +368,7 @@ def _start_to(start: StartUnit, epoch_ms: Clock) -> pb.StartUnit:
         commit_scope=commit_scopes.to_proto(start.commit_scope),
         conditions=[condition_to(one, epoch_ms) for one in start.conditions],
         traceparent=start.traceparent,
+        counts=counts_to(start.counts),
     )
     if start.task_config is not None:
         message.task_config.CopyFrom(properties.to_proto(start.task_config))
@@ -351,6 +390,7 @@ def _start_from(message: pb.StartUnit) -> StartUnit:
         revisions.from_proto(message.revision),
         tuple(map(condition_from, message.conditions)),
         message.traceparent,
+        counts_from(message.counts),
     )
 
 

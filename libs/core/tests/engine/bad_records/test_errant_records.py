@@ -15,10 +15,10 @@ from herdmesh.connect.errors import DataError
 from herdmesh.connect.model.data import Header
 from herdmesh.connect.model.schemas import INT64, STRING
 from herdmesh.connect.spi.connector import SinkBatch
+from herdmesh.connect.task_counts import ErrorCounts
 from herdmesh.engine.bad_records.errant_records import ErrantRecords
 from herdmesh.engine.bad_records.record_errors import SinkErrors
 from herdmesh.engine.bad_records.tolerance import Counts, FailedRecords, error_settings
-from herdmesh.engine.runtime.contract import ErrorCounts
 from libs.core.tests.engine.harness import make_spec
 from libs.core.tests.engine.heard import Heard
 

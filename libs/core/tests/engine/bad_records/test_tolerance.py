@@ -16,6 +16,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
 from herdmesh.connect.model.data import Batch, Header, Struct
 from herdmesh.connect.model.schemas import OPTIONAL_STRING, Schema
+from herdmesh.connect.task_counts import ErrorCounts
 from herdmesh.engine.bad_records.error_reports import LogReporter, context_headers, log_text, stack_trace
 from herdmesh.engine.bad_records.tolerance import (
     Counts,
@@ -27,7 +28,7 @@ from herdmesh.engine.bad_records.tolerance import (
     error_settings,
 )
 from herdmesh.engine.runtime import failure
-from herdmesh.engine.runtime.contract import ErrorCounts, RunEnd
+from herdmesh.engine.runtime.contract import RunEnd
 from libs.core.tests.engine.heard import Heard
 
 RECORD = Batch("t", 3, [b"k"], [b"v"], [7], [5])

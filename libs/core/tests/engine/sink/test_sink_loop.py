@@ -10,13 +10,14 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.errors import RecordError
+from herdmesh.connect.task_counts import ErrorCounts
 from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine import ProgressReport, RunEnd, Stop
 from herdmesh.engine.fencing.fence import Fence
 from herdmesh.engine.librdkafka import clients
 from herdmesh.engine.librdkafka.batch_consumer import BatchConsumer, Heard
 from herdmesh.engine.runtime import failure
-from herdmesh.engine.runtime.contract import Command, ErrorCounts, Share
+from herdmesh.engine.runtime.contract import Command, Share
 from herdmesh.engine.runtime.errors import ForeignMembers, OffsetsLost, TaskFailed, TaskFenced
 from herdmesh.engine.sink import partitions, sink_commits
 from herdmesh.engine.sink.ownership import owner

@@ -179,7 +179,7 @@ class WorkerLoop:
                     )
                 effects.statuses.write(instruction)
             case instructions.SendReport(unit=unit, assignment=assignment, state=state, failure=failure):
-                session.send(session_wire.report_to(unit, assignment, state, failure))
+                session.send(session_wire.report_to(unit, assignment, state, failure, instruction.counts))
             case instructions.SendTaskConfigs(connector=name, assignment=assignment, tasks=tasks, failure=failure):
                 session.send(session_wire.task_configs_to(name, assignment, tasks, failure))
             case instructions.SendHeartbeat(moved=moved, waits=waits):

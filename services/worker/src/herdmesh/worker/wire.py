@@ -9,7 +9,7 @@ Invariant: no text that leaves the worker shows a secret that it resolved; confi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import run_service_pb2, task_pb2
@@ -25,7 +25,6 @@ from herdmesh.worker.state.model import Phase
 from herdmesh.worker.state.task import Task
 
 RUN_ENDS = WireEnum(run_service_pb2.RunEnd, RunEnd)
-_ERROR_COUNTS = tuple(one.name for one in fields(contract.ErrorCounts))
 _ACTIVITIES = {
     Phase.NEW: task_pb2.TASK_ACTIVITY_STARTING,
     Phase.QUEUED: task_pb2.TASK_ACTIVITY_STARTING,
@@ -90,7 +89,7 @@ def progress_to(progress: ProgressReport) -> task_pb2.TaskProgress:
         config_offset=progress.config_offset,
         records_rate=_rate_use_to(progress.records_rate),
         bytes_rate=_rate_use_to(progress.bytes_rate),
-        errors=_errors_to(progress.errors),
+        errors=session_wire.errors_to(progress.errors),
         measures=measures_to(progress.measures),
         warm=progress.warm,
     )
@@ -116,7 +115,7 @@ def progress_from(message: task_pb2.TaskProgress) -> ProgressReport:
         config_offset=message.config_offset if message.HasField("config_offset") else None,
         records_rate=_rate_use_from(message.records_rate) if message.HasField("records_rate") else None,
         bytes_rate=_rate_use_from(message.bytes_rate) if message.HasField("bytes_rate") else None,
-        errors=_errors_from(message.errors),
+        errors=session_wire.errors_from(message.errors),
         measures=measures_from(message.measures),
         warm=message.warm,
     )
@@ -132,14 +131,6 @@ def _rate_use_to(use: contract.RateUse | None) -> task_pb2.RateUse | None:
 
 def _rate_use_from(message: task_pb2.RateUse) -> contract.RateUse:
     return contract.RateUse(message.limit_per_second, message.used_per_second, message.wants_more)
-
-
-def _errors_to(errors: contract.ErrorCounts) -> task_pb2.TaskErrors:
-    return task_pb2.TaskErrors(**{name: getattr(errors, name) for name in _ERROR_COUNTS})
-
-
-def _errors_from(message: task_pb2.TaskErrors) -> contract.ErrorCounts:
-    return contract.ErrorCounts(**{name: getattr(message, name) for name in _ERROR_COUNTS})
 
 
 def run_log_to(lines: Iterable[tuple[int, str]], omitted: int) -> run_service_pb2.RunRequest:

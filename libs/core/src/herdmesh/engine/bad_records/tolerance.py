@@ -26,8 +26,9 @@ from herdmesh.connect.chain import RecordSkipped, Step, record_error
 from herdmesh.connect.errors import ConfigError, RecordError, RetriableError, error_text
 from herdmesh.connect.model import Batch
 from herdmesh.connect.spi import waits
+from herdmesh.connect.task_counts import ErrorCounts
 from herdmesh.connect.validation import ERRORS
-from herdmesh.engine.runtime import ErrorCounts, RunEnd
+from herdmesh.engine.runtime import RunEnd
 
 T = TypeVar("T")
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from herdmesh.connect.spi import PluginImports
+from herdmesh.connect.task_counts import NO_ERRORS, ErrorCounts
 from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.runtime.measures import NOTHING, Measures
 
@@ -169,43 +170,6 @@ class RateUse:
     """The limit holds the task back: it uses its whole share."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorCounts:
-    """Records that failed (docs/reference/connect/data-model.md, section 6.6)."""
-
-    failures: int = 0
-    """Failed attempts, including those that were retried."""
-    errors: int = 0
-    """Operations that failed in the end."""
-    skipped: int = 0
-    """Skipped records."""
-    retries: int = 0
-    logged: int = 0
-    """Failures written to the log."""
-    dead_letters: int = 0
-    """Records sent to the dead letter queue."""
-    dead_letters_failed: int = 0
-    """Those of `dead_letters` that Kafka rejected."""
-    last_error_ms: int = 0
-    """Epoch time of the last failure, 0 = none."""
-    dead_letters_cut: int = 0
-    """Those of `dead_letters` that were too large for the queue's topic: they have the place of their record instead.
-    """
-
-    def __add__(self, other: ErrorCounts) -> ErrorCounts:
-        return ErrorCounts(
-            self.failures + other.failures,
-            self.errors + other.errors,
-            self.skipped + other.skipped,
-            self.retries + other.retries,
-            self.logged + other.logged,
-            self.dead_letters + other.dead_letters,
-            self.dead_letters_failed + other.dead_letters_failed,
-            max(self.last_error_ms, other.last_error_ms),
-            self.dead_letters_cut + other.dead_letters_cut,
-        )
-
-
 PRODUCED_MAX = 1_000
 """Maximum number of a source's topics in its progress, which is sent several times a second."""
 
@@ -233,7 +197,7 @@ class ProgressReport:
     sink."""
     config_offset: int | None = None
     """Offset of the config topic up to which no record contradicts the task set; None = not checked."""
-    errors: ErrorCounts = ErrorCounts()
+    errors: ErrorCounts = NO_ERRORS
     """Records that failed."""
     records_rate: RateUse | None = None
     """Use of the limit of records; None = there is no limit."""

@@ -61,6 +61,7 @@ def connector(view: ConnectorView) -> pb.Connector:
         status=_status(view.status),
         tasks=[_task(task) for task in view.tasks],
         incarnation=view.entry.incarnation,
+        counts=session_wire.counts_to(view.counts),
     )
     _fill_lag(message, view.lag)
     if view.entry.config_revision is not None:

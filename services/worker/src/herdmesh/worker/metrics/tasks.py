@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Final
 
 from herdmesh.connect.spi import ConnectorKind, Wait
+from herdmesh.connect.task_counts import ErrorCounts
 from herdmesh.connect.topics import lag
-from herdmesh.engine.runtime import ErrorCounts, Latency, ProgressReport
+from herdmesh.engine.runtime import Latency, ProgressReport
 from herdmesh.session.model import RunState, UnitId
 from herdmesh.worker.metrics.windows import Window
 

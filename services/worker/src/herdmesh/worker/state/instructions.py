@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from herdmesh.connect.spi import Wait
+from herdmesh.connect.task_counts import TaskCounts
 from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.runtime import ProgressReport, Rate
 from herdmesh.session.model import Assignment, Condition, Failure, RunState, UnitId
@@ -157,6 +158,8 @@ class SendReport:
     assignment: Assignment
     state: RunState
     failure: Failure | None = None
+    counts: TaskCounts | None = None
+    """Counts of a task that was released: its next start continues them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,24 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from herdmesh.connect.task_counts import TaskCounts
 from herdmesh.engine.runtime import PRODUCED_MAX, Measures, ProgressReport
+
+
+def counts_of(progress: ProgressReport) -> TaskCounts:
+    """Its counts, which the task's next start continues."""
+    return TaskCounts(progress.records_in, progress.records_out, progress.records_dropped, progress.errors)
+
+
+def continued(counts: TaskCounts, config_offset: int | None) -> ProgressReport:
+    """Progress of a task that starts with these counts; nothing else is known of it."""
+    return ProgressReport(
+        counts.records_in,
+        counts.records_out,
+        counts.records_dropped,
+        errors=counts.errors,
+        config_offset=config_offset,
+    )
 
 
 def added(base: ProgressReport, run: ProgressReport) -> ProgressReport:

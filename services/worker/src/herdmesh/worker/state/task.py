@@ -20,6 +20,7 @@ from herdmesh.session.model import Assignment, Condition, Failure, RunState, Tar
 from herdmesh.worker.state import instructions
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import Phase, PutMode, TaskSpec
+from herdmesh.worker.state.progress import counts_of
 from herdmesh.worker.state.run import Run
 
 
@@ -115,7 +116,8 @@ def status(task: Task) -> Instruction:
 
 def report(task: Task) -> Instruction:
     """The report for the leader."""
-    return instructions.SendReport(task.unit, task.assignment, task.state, task.failure)
+    counts = counts_of(task.progress) if task.state is RunState.UNASSIGNED else None
+    return instructions.SendReport(task.unit, task.assignment, task.state, task.failure, counts)
 
 
 def waiting(wait: Wait | None) -> tuple[Condition, ...]:

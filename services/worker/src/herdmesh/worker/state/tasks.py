@@ -11,6 +11,7 @@ to end. A run that does not end is cancelled after a deadline.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from herdmesh.connect.error_class import ErrorClass
@@ -21,7 +22,7 @@ from herdmesh.session.model import Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import Phase, TaskSpec
-from herdmesh.worker.state.progress import added, caught_up, with_ends
+from herdmesh.worker.state.progress import added, caught_up, continued, counts_of, with_ends
 from herdmesh.worker.state.run import Run
 from herdmesh.worker.state.run_scheduler import Running
 from herdmesh.worker.state.task import Task, TaskLimits, change_state, report, status, status_if_running
@@ -125,7 +126,7 @@ class Tasks:
         task = Task(
             event.unit, event.assignment, TaskSpec.of(event), event.target, event.commit_scope, event.conditions
         )
-        task.progress = ProgressReport(config_offset=event.config_offset)
+        task.progress = continued(event.counts, event.config_offset)
         task.traceparent = event.traceparent
         self._tasks[event.unit] = task
         if event.target is not TargetState.STARTED:
@@ -366,6 +367,10 @@ class Tasks:
             keep = task.state is RunState.FAILED
             task.state, task.failure = RunState.UNASSIGNED, None
             return [*out, *([] if keep else [status(task)]), report(task)]
+        if successor.assignment.incarnation == task.assignment.incarnation:
+            # The herder sent its start before it could know the last counts here.
+            known = max(successor.counts, counts_of(task.progress), key=lambda counts: counts.records_in)
+            successor = replace(successor, counts=known)
         return [*out, *self.start(successor, now)]
 
     def _stop_run(self, task: Task, reason: str, now: float) -> list[Instruction]:

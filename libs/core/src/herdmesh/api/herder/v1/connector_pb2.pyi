@@ -73,6 +73,7 @@ class Connector(_message.Message):
     LAG_RECORDS_FIELD_NUMBER: _builtins.int
     BEHIND_RECORDS_FIELD_NUMBER: _builtins.int
     UNCOMMITTED_RECORDS_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """name of the connector."""
     type: _connector_pb2.ConnectorType.ValueType
@@ -111,6 +112,12 @@ class Connector(_message.Message):
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Task]:
         """tasks sorted by number."""
 
+    @_builtins.property
+    def counts(self) -> _task_pb2.TaskCounts:
+        """counts of all its tasks since it was created, removed tasks included, as far as this herder knows them. Unset =
+        unknown, or the short view.
+        """
+
     def __init__(
         self,
         *,
@@ -126,10 +133,11 @@ class Connector(_message.Message):
         lag_records: _builtins.int = ...,
         behind_records: _builtins.int | None = ...,
         uncommitted_records: _builtins.int | None = ...,
+        counts: _task_pb2.TaskCounts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_behind_records", b"_behind_records", "_uncommitted_records", b"_uncommitted_records", "behind_records", b"behind_records", "config", b"config", "config_revision", b"config_revision", "status", b"status", "target_state_revision", b"target_state_revision", "uncommitted_records", b"uncommitted_records"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_behind_records", b"_behind_records", "_uncommitted_records", b"_uncommitted_records", "behind_records", b"behind_records", "config", b"config", "config_revision", b"config_revision", "counts", b"counts", "status", b"status", "target_state_revision", b"target_state_revision", "uncommitted_records", b"uncommitted_records"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_behind_records", b"_behind_records", "_uncommitted_records", b"_uncommitted_records", "behind_records", b"behind_records", "config", b"config", "config_revision", b"config_revision", "incarnation", b"incarnation", "lag_records", b"lag_records", "name", b"name", "status", b"status", "target_state", b"target_state", "target_state_revision", b"target_state_revision", "tasks", b"tasks", "type", b"type", "uncommitted_records", b"uncommitted_records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_behind_records", b"_behind_records", "_uncommitted_records", b"_uncommitted_records", "behind_records", b"behind_records", "config", b"config", "config_revision", b"config_revision", "counts", b"counts", "incarnation", b"incarnation", "lag_records", b"lag_records", "name", b"name", "status", b"status", "target_state", b"target_state", "target_state_revision", b"target_state_revision", "tasks", b"tasks", "type", b"type", "uncommitted_records", b"uncommitted_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__behind_records: _TypeAlias = _typing.Literal["behind_records"]  # noqa: Y015
     _WhichOneofArgType__behind_records: _TypeAlias = _typing.Literal["_behind_records", b"_behind_records"]  # noqa: Y015

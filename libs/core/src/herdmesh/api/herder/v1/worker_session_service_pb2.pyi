@@ -376,6 +376,7 @@ class UnitReport(_message.Message):
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
     state: _connector_pb2.RunState.ValueType
     """state now; UNASSIGNED means stopped and released."""
     @_builtins.property
@@ -390,6 +391,10 @@ class UnitReport(_message.Message):
     def failure(self) -> _connector_pb2.Failure:
         """failure when FAILED. Unset otherwise."""
 
+    @_builtins.property
+    def counts(self) -> _task_pb2.TaskCounts:
+        """counts of a task that was released: its next start continues them. Unset otherwise."""
+
     def __init__(
         self,
         *,
@@ -397,10 +402,11 @@ class UnitReport(_message.Message):
         assignment: Global___Assignment | None = ...,
         state: _connector_pb2.RunState.ValueType = ...,
         failure: _connector_pb2.Failure | None = ...,
+        counts: _task_pb2.TaskCounts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "failure", b"failure", "unit", b"unit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "counts", b"counts", "failure", b"failure", "unit", b"unit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "failure", b"failure", "state", b"state", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "counts", b"counts", "failure", b"failure", "state", b"state", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -760,6 +766,7 @@ class StartUnit(_message.Message):
     CONDITIONS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
     target_state: _connector_pb2.TargetState.ValueType
     """target_state to start in; STOPPED is never sent for a task."""
     task_count: _builtins.int
@@ -796,6 +803,10 @@ class StartUnit(_message.Message):
     def revision(self) -> _revision_pb2.Revision:
         """revision of the config store that the leader had applied: a run of the task looks for newer task sets from there on. Unset for a connector."""
 
+    @_builtins.property
+    def counts(self) -> _task_pb2.TaskCounts:
+        """counts of the task's earlier starts, which its progress continues. Unset = none is known, or a connector."""
+
     def __init__(
         self,
         *,
@@ -810,10 +821,11 @@ class StartUnit(_message.Message):
         conditions: _abc.Iterable[_connector_pb2.Condition] | None = ...,
         revision: _revision_pb2.Revision | None = ...,
         traceparent: _builtins.str = ...,
+        counts: _task_pb2.TaskCounts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "commit_scope", b"commit_scope", "connector_config", b"connector_config", "revision", b"revision", "task_config", b"task_config", "unit", b"unit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "commit_scope", b"commit_scope", "connector_config", b"connector_config", "counts", b"counts", "revision", b"revision", "task_config", b"task_config", "unit", b"unit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "commit_scope", b"commit_scope", "conditions", b"conditions", "connector_config", b"connector_config", "revision", b"revision", "target_state", b"target_state", "task_config", b"task_config", "task_count", b"task_count", "tasks_max", b"tasks_max", "traceparent", b"traceparent", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "commit_scope", b"commit_scope", "conditions", b"conditions", "connector_config", b"connector_config", "counts", b"counts", "revision", b"revision", "target_state", b"target_state", "task_config", b"task_config", "task_count", b"task_count", "tasks_max", b"tasks_max", "traceparent", b"traceparent", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -63,7 +63,9 @@ Global___TaskActivity: _TypeAlias = TaskActivity  # noqa: Y015
 
 @_typing.final
 class TaskProgress(_message.Message):
-    """TaskProgress is the progress of a task. Counts begin with the task's start by this worker."""
+    """TaskProgress is the progress of a task. Of a run: its counts are the run's. Of a task: its counts go on where those
+    of its earlier starts ended, on this worker or another, as far as the leading herder knew them.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -174,6 +176,42 @@ class TaskProgress(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__config_offset) -> _WhichOneofReturnType__config_offset | None: ...
 
 Global___TaskProgress: _TypeAlias = TaskProgress  # noqa: Y015
+
+@_typing.final
+class TaskCounts(_message.Message):
+    """TaskCounts are the counts of a task, or of all tasks of a connector, since the connector was created."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORDS_IN_FIELD_NUMBER: _builtins.int
+    RECORDS_OUT_FIELD_NUMBER: _builtins.int
+    RECORDS_DROPPED_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    records_in: _builtins.int
+    """records_in is the number of records read from Kafka (sink) or polled (source)."""
+    records_out: _builtins.int
+    """records_out is the number of records written to the target (sink) or to Kafka (source)."""
+    records_dropped: _builtins.int
+    """records_dropped by transformations or error tolerance."""
+    @_builtins.property
+    def errors(self) -> Global___TaskErrors:
+        """errors counts the records that failed. Unset = none did."""
+
+    def __init__(
+        self,
+        *,
+        records_in: _builtins.int = ...,
+        records_out: _builtins.int = ...,
+        records_dropped: _builtins.int = ...,
+        errors: Global___TaskErrors | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["errors", b"errors"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["errors", b"errors", "records_dropped", b"records_dropped", "records_in", b"records_in", "records_out", b"records_out"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskCounts: _TypeAlias = TaskCounts  # noqa: Y015
 
 @_typing.final
 class TaskErrors(_message.Message):

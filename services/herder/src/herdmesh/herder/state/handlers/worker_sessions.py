@@ -33,7 +33,7 @@ from herdmesh.herder.state.model.events import (
     WorkerLeft,
 )
 from herdmesh.herder.state.model.instructions import CloseSession
-from herdmesh.herder.state.units import handover, rate_limits, task_sets
+from herdmesh.herder.state.units import handover, rate_limits, task_counts, task_sets
 from herdmesh.herder.state.workers import drains, duplicate_ids
 from herdmesh.rpc.errors import NoLeader, Superseded
 from herdmesh.session.messages import Released, StopUnit, Welcome
@@ -219,8 +219,10 @@ def heartbeat(step: Step, fleet: Fleet, inventory: Inventory, event: WorkerHeart
             was_limited = unit.progress is not None and unit.progress.is_limited
             unit.progress = progress
             inventory.agenda.show(progress.unit.connector)
-            if connector is not None and (progress.is_limited or was_limited):
-                limited[connector.name] = connector
+            if connector is not None:
+                task_counts.note(connector, unit, unit.placement, progress.counts)
+                if progress.is_limited or was_limited:
+                    limited[connector.name] = connector
     for connector in limited.values():
         rate_limits.share_limits(fleet, connector)
     for unit_id, wait in event.waits:
@@ -248,6 +250,8 @@ def reported(step: Step, fleet: Fleet, inventory: Inventory, event: UnitReported
             fleet.send(event.session, StopUnit(event.unit, event.assignment, "this worker does not hold it"))
         return
     if event.state is RunState.UNASSIGNED:
+        if unit.placement in (None, hold):
+            task_counts.note(connector, unit, hold, event.counts)
         handover.stop_acknowledged(step, inventory, connector, unit, hold)
         return
     if hold is not unit.placement:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
 from herdmesh.connect.spi import Wait
+from herdmesh.connect.task_counts import TaskCounts
 from herdmesh.herder.state.model import ConnectorEntry, LoggerLevel, Plugin, RefusedPlugin, TaskProgress, Validation
 from herdmesh.herder.state.model.instructions import StatusChange
 from herdmesh.herder.state.model.plugin_versions import meets
@@ -229,6 +230,9 @@ class Connector:
     commits_from: int = 0
     #: topics that its tasks have committed, by group, from their statuses; None = not read yet.
     committed: dict[str, set[str]] | None = None
+    #: the latest known counts of its tasks by number, removed tasks included, of the incarnation `counts_of`.
+    counts: dict[int, TaskCounts] = field(default_factory=dict[int, TaskCounts])
+    counts_of: str = ""
     #: task numbers that may still run on a lost worker: a changed task set must fence them first. They include numbers
     #: that run elsewhere by now: the lost worker may take the id over again from an idle task.
     unfenced: set[int] = field(default_factory=set[int])

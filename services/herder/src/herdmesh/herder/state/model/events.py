@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from herdmesh.connect.spi import Wait
+from herdmesh.connect.task_counts import TaskCounts
 from herdmesh.herder.state.model.requests import OffsetsAnswer, OffsetsRecorded, Request, RestartItem, WriteOptions
 from herdmesh.herder.state.model.values import (
     ClusterLevel,
@@ -224,13 +225,14 @@ class WorkerHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class UnitReported:
-    """A worker reports the state of a unit; UNASSIGNED means stopped and released."""
+    """A worker reports the state of a unit; UNASSIGNED means stopped and released, with a task's last `counts`."""
 
     session: int
     unit: UnitId
     assignment: Assignment
     state: RunState
     failure: Failure | None = None
+    counts: TaskCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)

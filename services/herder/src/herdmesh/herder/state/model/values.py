@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
+from herdmesh.connect.task_counts import NO_COUNTS, TaskCounts
 from herdmesh.connect.topics import NOT_KNOWN, CommitScope, Lag
 from herdmesh.rpc.errors import FieldViolation
 from herdmesh.rpc.properties import PropertyValue
@@ -198,6 +199,7 @@ class TaskProgress:
     wire: object = None
     records_rate: RateUse | None = None
     bytes_rate: RateUse | None = None
+    counts: TaskCounts = NO_COUNTS
 
     @property
     def is_limited(self) -> bool:

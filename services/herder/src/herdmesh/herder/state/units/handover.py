@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from herdmesh.connect.task_counts import NO_COUNTS
 from herdmesh.connect.topics import CommitScope
 from herdmesh.herder.state.memory import (
     Connector,
@@ -29,6 +30,7 @@ from herdmesh.herder.state.memory import (
 )
 from herdmesh.herder.state.model import ConnectorEntry, StatusEntry
 from herdmesh.herder.state.model.restart_policy import note_of, policy_of, read_back, tag_of
+from herdmesh.herder.state.units import task_counts
 from herdmesh.session.messages import StartUnit, StopUnit
 from herdmesh.session.model import Assignment, Condition, RunState, TargetState, UnitId
 
@@ -207,6 +209,7 @@ def start(memory: HerderMemory, connector: Connector, unit: Unit, worker_id: str
             commit_scope=None if task is None else scope_of(memory.stores, connector, entry, task),
             revision=None if task is None else memory.stores.config_revision,
             traceparent=memory.inventory.traces.of(unit.id.connector, memory.step.now),
+            counts=NO_COUNTS if task is None else task_counts.before(connector, entry, task),
         ),
         note_of(unit.history, policy_of(memory.step.rules.restart, entry.config).attempts_max),
     )

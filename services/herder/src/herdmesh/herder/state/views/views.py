@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum, unique
 
 from herdmesh.connect.spi import WAITING, Wait
+from herdmesh.connect.task_counts import TaskCounts
 from herdmesh.connect.topics import NOT_KNOWN, Lag, sum_of
 from herdmesh.herder.state.leadership import leadership_queries
 from herdmesh.herder.state.memory import (
@@ -33,7 +34,7 @@ from herdmesh.herder.state.model import (
     TaskProgress,
     restart_policy,
 )
-from herdmesh.herder.state.units import balance, handover, task_sets
+from herdmesh.herder.state.units import balance, handover, task_counts, task_sets
 from herdmesh.herder.state.views import explanations
 from herdmesh.herder.state.workers import drains, duplicate_ids, plugin_catalog, plugin_eligibility
 from herdmesh.session.model import Condition, Failure, Properties, RunState, TargetState, UnitId
@@ -88,6 +89,7 @@ class ConnectorView:
     status: UnitView
     tasks: tuple[TaskView, ...]
     lag: Lag
+    counts: TaskCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def connector_view(memory: HerderMemory, name: str) -> ConnectorView | None:
     type_ = plugin_catalog.type_of(memory.fleet, entry)
     tasks = tuple(_task_view(memory, connector, entry, task) for task in range(len(entry.tasks)))
     status = unit_view(memory, connector, connector.units.get(None) or Unit(UnitId(name)))
-    return ConnectorView(name, type_, entry, status, tasks, _lag(type_, tasks))
+    return ConnectorView(name, type_, entry, status, tasks, _lag(type_, tasks), task_counts.total(connector, entry))
 
 
 def names(stores: StoreViews) -> list[str]:
