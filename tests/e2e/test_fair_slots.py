@@ -53,6 +53,8 @@ async def test_two_connectors_share_two_slots_and_the_tasks_of_one_take_turns(
         assert max(_runs(shown)) - min(_runs(shown)) <= 2, f"no turn is left out: {_runs(shown)}"
         assert all(task["state"] == "RUNNING" for task in shown["tasks"]), "waiting for a slot is no trouble"
         assert taken <= 2, "once both have a slot, nobody takes the one's"
+        (worker,) = (await mesh.cluster())["workers"]
+        assert (worker["slots"], worker["slots_used"], worker["tasks_waiting_for_slot"]) == (2, 2, 2)
         await mesh.apply(many, sink(many, 3))
         await mesh.until_committed(many, many)
         assert len((tmp_path / many).read_text().splitlines()) == BACKLOG

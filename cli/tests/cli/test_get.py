@@ -49,6 +49,7 @@ class Herder:
 
     def __init__(self, count: int) -> None:
         self.shown = [connector(number) for number in range(count)]
+        self.workers = [worker("w1"), worker("w2")]
         self.views: list[int] = []
         self.events: list[messages.WatchConnectorsResponse] = []
 
@@ -64,7 +65,7 @@ class Herder:
         if isinstance(request, admin.ListTopicsRequest):
             return admin.ListTopicsResponse(topics=["orders"] if request.name == "sink-0001" else [])
         if isinstance(request, admin.ListWorkersRequest):
-            return admin.ListWorkersResponse(workers=[worker("w1"), worker("w2")])
+            return admin.ListWorkersResponse(workers=self.workers)
         self.views.append(request.view)
         left = [one for one in self.shown if one.name > request.page_token]
         page = messages.ListConnectorsResponse(connectors=left[: request.page_size or PAGE])
@@ -319,6 +320,20 @@ def test_watch_prints_documents_for_programs(herd: Herd) -> None:
     herder.events = [event(deleted="sink-0000")]
     _, out, _ = herd(herder, get.connectors, watch=True, output=Format.JSON)
     assert [json.loads(line).get("deleted", False) for line in out.splitlines()] == [False, True]
+
+
+def test_get_workers_shows_the_slots_that_are_used_and_waited_for(herd: Herd) -> None:
+    """`-` of a worker that did not say."""
+    herder = Herder(1)
+    busy = worker("w1")
+    busy.slots_used, busy.tasks_waiting_for_slot = 8, 3
+    herder.workers = [busy, worker("w2")]
+    _, out, _ = herd(herder, get.workers)
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0] == ["WORKER", "STATE", "SLOTS", "USED", "WAITING", "CONNECTORS", "TASKS", "WHY"]
+    assert [row[2:5] for row in rows[1:]] == [["8", "8", "3"], ["8", "-", "-"]]
+    shown = json.loads(herd(herder, get.workers, output=Format.JSON)[1])
+    assert [one["tasks_waiting_for_slot"] for one in shown] == [3, None]
 
 
 def test_watch_follows_workers(herd: Herd) -> None:

@@ -14,7 +14,7 @@ from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.task_counts import ErrorCounts, TaskCounts
 from herdmesh.connect.topics.commit_scope import CommitScope
 from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, RunEnd
-from herdmesh.session.model import Assignment, Failure, RunState, TargetState, UnitId
+from herdmesh.session.model import Assignment, Failure, RunState, SlotUse, TargetState, UnitId
 from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.state import TaskLimits, WorkerLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Phase, PutMode, TaskSpec
@@ -382,6 +382,14 @@ def test_moved_tasks_are_reported_once() -> None:
     assert only(instructions.SendHeartbeat, state.handle(events.HeartbeatDue(True), 1.0)).moved == [TASK]
     assert state.handle(events.HeartbeatDue(True), 1.2) == []
     assert only(instructions.SendHeartbeat, state.handle(events.HeartbeatDue(False), 1.4)).moved == []
+
+
+def test_a_heartbeat_has_the_use_of_the_slots() -> None:
+    state = machine(slots=1)
+    running(state)
+    state.handle(start(UnitId("c", 1)), 0.5)
+    state.handle(start(UnitId("c", 2)), 0.5)
+    assert only(instructions.SendHeartbeat, state.handle(events.HeartbeatDue(False), 1.0)).slot_use == SlotUse(1, 2)
 
 
 def _behind() -> tuple[PartitionProgress, ...]:

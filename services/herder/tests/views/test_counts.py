@@ -8,7 +8,8 @@ from herdmesh.connect.spi import RUN_SLOT, Wait
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import CreateConnector, DeleteConnector, DrainWorker, SetTarget
 from herdmesh.herder.state.views.views import WorkerState
-from herdmesh.session.model import RunState, TargetState, UnitId
+from herdmesh.herder.wire import views as wire_views
+from herdmesh.session.model import RunState, SlotUse, TargetState, UnitId
 from services.herder.tests.world import BROKEN, World, sink
 
 
@@ -112,3 +113,28 @@ def test_a_task_that_waits_for_a_slot_is_counted_although_its_state_is_running()
     found = world.herder.counts()
     assert found is not None
     assert found.waiting_for_slot == 1
+
+
+def test_the_slots_that_runs_have_are_counted_and_shown_of_each_worker() -> None:
+    """Unknown until the first heartbeat, and of a worker whose stream broke."""
+    world = World()
+    world.lead()
+    busy = world.worker("w1")
+    world.worker("w2")
+    assert busy.session is not None
+    world.post(ev.WorkerHeartbeat(busy.session, slot_use=SlotUse(8, 3)))
+    world.run()
+    found = world.herder.counts()
+    assert found is not None
+    assert (found.slots, found.slots_used) == (16, 8)
+    assert [one.slot_use for one in world.herder.workers()] == [SlotUse(8, 3), None]
+    shown = [wire_views.worker(one) for one in world.herder.workers()]
+    assert [(one.slots_used, one.tasks_waiting_for_slot, one.HasField("slots_used")) for one in shown] == [
+        (8, 3, True),
+        (0, 0, False),
+    ]
+    world.hang_up(busy)
+    world.run()
+    found = world.herder.counts()
+    assert found is not None
+    assert (found.slots, found.slots_used) == (8, 0)

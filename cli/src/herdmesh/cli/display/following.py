@@ -24,7 +24,7 @@ _RECONNECT_S: Final = 0.1
 #: Reasons after which the watch is opened again: another herder takes over.
 _REOPENED: Final = frozenset({"UNREACHABLE", "NO_LEADER", "NOT_LEADER", "SHUTTING_DOWN", "WATCH_OVERFLOW"})
 #: Cells that change all the time.
-_COUNTERS: Final = frozenset({"LAG", "UNCOMMITTED", "RECORDS", "REC/S", "AGE", "WHY"})
+_COUNTERS: Final = frozenset({"LAG", "UNCOMMITTED", "RECORDS", "REC/S", "AGE", "WHY", "USED", "WAITING"})
 
 
 class RowPrinter:

@@ -128,13 +128,15 @@ def worker_table(workers: Iterable[Json]) -> tuple[list[str], list[list[str]]]:
             escape(one["worker_id"]),
             colored(one["state"]),
             str(one["slots"]),
+            count(one["slots_used"]),
+            count(one["tasks_waiting_for_slot"]),
             str(len(one["connectors"])),
             str(len(one["tasks"])),
             escape(one["reason"] or ""),
         ]
         for one in workers
     ]
-    return ["WORKER", "STATE", "SLOTS", "CONNECTORS", "TASKS", "WHY"], rows
+    return ["WORKER", "STATE", "SLOTS", "USED", "WAITING", "CONNECTORS", "TASKS", "WHY"], rows
 
 
 def states_of_all(connectors: Sequence[Json], workers: Iterable[Json]) -> tuple[list[str], list[list[str]]]:

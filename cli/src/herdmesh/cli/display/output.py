@@ -251,7 +251,21 @@ def table(
 _CUT = {"ATTENTION"}
 _STATES = {"STATE", "WANTED", "CONDITION", "ACTION", "ROLE", "LEVEL"}
 _NUMERIC = {
-    *("LAG", "BEHIND", "UNCOMMITTED", "RECORDS", "REC/S", "SLOTS", "STARTS", "RESTARTS", "PID", "TASK", "UNDECODABLE"),
+    *(
+        "LAG",
+        "BEHIND",
+        "UNCOMMITTED",
+        "RECORDS",
+        "REC/S",
+        "SLOTS",
+        "USED",
+        "WAITING",
+        "STARTS",
+        "RESTARTS",
+        "PID",
+        "TASK",
+        "UNDECODABLE",
+    ),
     *("PARTITION", "OFFSET", "COMMITTED", "POSITION", "END", "FAILED", "AGE", "CONNECTORS", "GENERATION"),
 }
 #: Columns that a narrow terminal leaves out, the first one first. Others are never left out: names, states, ATTENTION.
@@ -261,7 +275,19 @@ _RANKS: Final = {
         (
             *("PID", "RESTARTS", "GENERATION", "STARTS", "RECORDS", "REC/S", "UNCOMMITTED", "TYPE", "WANTED", "AGE"),
             *("ALIASES", "VERSION", "IMPORTANCE", "POSITION", "END", "COMMITTED", "CHANGED", "ACTIVITY", "FAILED"),
-            *("SLOTS", "CONNECTORS", "WORKERS", "WORKER", "ADDRESS", "UNDECODABLE", "LAG", "BEHIND", "TASKS"),
+            *(
+                "SLOTS",
+                "USED",
+                "WAITING",
+                "CONNECTORS",
+                "WORKERS",
+                "WORKER",
+                "ADDRESS",
+                "UNDECODABLE",
+                "LAG",
+                "BEHIND",
+                "TASKS",
+            ),
         )
     )
 }

@@ -176,6 +176,10 @@ def worker(message: herder.Worker) -> Json:
         "state": name_of(herder.WorkerState, message.state),
         "address": message.address,
         "slots": message.slots,
+        "slots_used": message.slots_used if message.HasField("slots_used") else None,
+        "tasks_waiting_for_slot": message.tasks_waiting_for_slot
+        if message.HasField("tasks_waiting_for_slot")
+        else None,
         "reason": message.reason or None,
         "conditions": [{"type": one.type, "message": one.message} for one in message.conditions],
         "connectors": list(message.connectors),

@@ -120,6 +120,13 @@ class HeldUnit:
     stopping: bool = False
 
 
+class SlotUse(NamedTuple):
+    """Slots of a worker that runs have, and tasks that wait for a free one."""
+
+    used: int
+    waiting: int
+
+
 class OffsetEntry(NamedTuple):
     """The offset of one partition, in the JSON forms of KIP-875. `offset_json` None = delete the offset."""
 

@@ -80,6 +80,7 @@ _NOT_RUNNING: Final = "herdmesh_herder_units_not_running"
 _FOR_SLOT: Final = "herdmesh_herder_tasks_waiting_for_slot"
 _WORKERS: Final = "herdmesh_herder_workers"
 _SLOTS: Final = "herdmesh_herder_slots"
+_SLOTS_USED: Final = "herdmesh_herder_slots_used"
 MESH_METRICS: Final[Mapping[str, tuple[str, str]]] = {
     _LEADER: ("", "1 when this herder leads the mesh, else 0; the sum over all herders of a mesh is 1."),
     _CONNECTORS: (
@@ -106,6 +107,7 @@ MESH_METRICS: Final[Mapping[str, tuple[str, str]]] = {
         "",
         "Slots of all connected workers: the runs that the mesh can have at once; the leading herder's page alone.",
     ),
+    _SLOTS_USED: ("", "Slots of all connected workers that a run has; the leading herder's page alone."),
 }
 """Gauges of the mesh with their labels and descriptions."""
 _REQUESTS: Final = "herdmesh_herder_requests_total"
@@ -368,6 +370,7 @@ def _of_mesh(counts: MeshCounts) -> dict[str, list[tuple[Labels, float | telemet
         _FOR_SLOT: [({}, float(counts.waiting_for_slot))],
         _WORKERS: [({"state": one.value.lower()}, float(counts.workers.get(one, 0))) for one in WorkerState],
         _SLOTS: [({}, float(counts.slots))],
+        _SLOTS_USED: [({}, float(counts.slots_used))],
     }
 
 

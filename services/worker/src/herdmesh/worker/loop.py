@@ -182,9 +182,11 @@ class WorkerLoop:
                 session.send(session_wire.report_to(unit, assignment, state, failure, instruction.counts))
             case instructions.SendTaskConfigs(connector=name, assignment=assignment, tasks=tasks, failure=failure):
                 session.send(session_wire.task_configs_to(name, assignment, tasks, failure))
-            case instructions.SendHeartbeat(moved=moved, waits=waits):
+            case instructions.SendHeartbeat(moved=moved, waits=waits, slot_use=use):
                 heartbeat = session_pb2.WorkerHeartbeat(
-                    progress=self._progress(moved), waits=session_wire.waits_to(waits)
+                    progress=self._progress(moved),
+                    waits=session_wire.waits_to(waits),
+                    slot_use=session_pb2.SlotUse(used=use.used, waiting=use.waiting),
                 )
                 session.send(session_pb2.SessionRequest(heartbeat=heartbeat))
             case instructions.SendLeaving():

@@ -24,7 +24,7 @@ from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.errors import FieldViolation, RequestInvalid
 from herdmesh.session import wire as session_wire
 from herdmesh.session.messages import StartUnit
-from herdmesh.session.model import RunState, UnitId
+from herdmesh.session.model import RunState, SlotUse, UnitId
 
 
 def event(session: int, message: pb.SessionRequest) -> ev.Event | None:
@@ -37,7 +37,9 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event | None:
             return _hello(session, message.hello)
         case "heartbeat":
             beat = message.heartbeat
-            return ev.WorkerHeartbeat(session, tuple(map(progress, beat.progress)), session_wire.waits_from(beat.waits))
+            use = SlotUse(beat.slot_use.used, beat.slot_use.waiting) if beat.HasField("slot_use") else None
+            moved = tuple(map(progress, beat.progress))
+            return ev.WorkerHeartbeat(session, moved, session_wire.waits_from(beat.waits), use)
         case "report":
             return _report(session, message.report)
         case "task_configs":

@@ -98,6 +98,8 @@ def worker(view: WorkerView) -> pb.Worker:
         connect_time=values.wall_time(view.connected_ms),
         reason=view.reason,
         conditions=[values.condition(condition) for condition in view.conditions],
+        slots_used=None if view.slot_use is None else view.slot_use.used,
+        tasks_waiting_for_slot=None if view.slot_use is None else view.slot_use.waiting,
     )
 
 

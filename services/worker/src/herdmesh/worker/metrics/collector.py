@@ -113,7 +113,7 @@ class WorkerMetrics:
                 task.begun(one.run_id)
         self._worker.connectors, self._worker.tasks = len(state.connectors), len(state.tasks)
         self._worker.runs = len(self._runs)
-        self._worker.tasks_waiting_for_slot = state.tasks.running.waiting_count
+        self._worker.tasks_waiting_for_slot = state.tasks.running.slot_use.waiting
 
     def _happened(self, event: events.Event, touched: dict[UnitId, None], state: WorkerState, now_s: float) -> None:
         """Record the event's own metrics. Adds the units to update to `touched`."""

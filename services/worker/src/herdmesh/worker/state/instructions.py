@@ -13,7 +13,7 @@ from herdmesh.connect.spi import Wait
 from herdmesh.connect.task_counts import TaskCounts
 from herdmesh.connect.topics import CommitScope
 from herdmesh.engine.runtime import ProgressReport, Rate
-from herdmesh.session.model import Assignment, Condition, Failure, RunState, UnitId
+from herdmesh.session.model import Assignment, Condition, Failure, RunState, SlotUse, UnitId
 from herdmesh.session.worker_commands import WorkerCommand
 from herdmesh.worker.state.model import Config, PutMode, TaskSpec
 
@@ -177,7 +177,8 @@ class SendHeartbeat:
     """Keep the session alive; `moved` are the tasks whose progress changed, `waits` the units whose wait did."""
 
     moved: Sequence[UnitId]
-    waits: Sequence[tuple[UnitId, Wait | None]] = ()
+    waits: Sequence[tuple[UnitId, Wait | None]]
+    slot_use: SlotUse
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,8 +206,9 @@ class WorkerState:
                 looked = [] if only_if_moved else self.waiting.look(self.tasks, self.connectors, now, now_ms)
                 moved = self.tasks.take_moved() if self.session_open else []
                 waits = self.waiting.take_changed() if self.session_open else []
-                beat = [instructions.SendHeartbeat(moved, waits)] if moved or waits or not only_if_moved else []
-                return [*looked, *beat]
+                if only_if_moved and not (moved or waits):
+                    return looked
+                return [*looked, instructions.SendHeartbeat(moved, waits, self.tasks.running.slot_use)]
             case events.DrainRequested():
                 self.draining = self._drain_waits = True
                 return self._stop_all("draining", now)

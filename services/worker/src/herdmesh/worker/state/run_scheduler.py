@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from herdmesh.engine.runtime import Rate
-from herdmesh.session.model import UnitId
+from herdmesh.session.model import SlotUse, UnitId
 from herdmesh.worker.state import instructions
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import Phase
@@ -57,9 +57,9 @@ class Running:
         return bool(self._queue)
 
     @property
-    def waiting_count(self) -> int:
-        """The number of tasks that wait for a slot."""
-        return len(self._queue)
+    def slot_use(self) -> SlotUse:
+        """The slots that are used, and the tasks that wait for one."""
+        return SlotUse(len(self._by_run), len(self._queue))
 
     def enqueue(self, task: Task, now: float) -> list[Instruction]:
         """Put the task into the queue; it gets a free slot if there is one."""

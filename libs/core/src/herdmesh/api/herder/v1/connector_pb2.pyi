@@ -320,6 +320,8 @@ class Worker(_message.Message):
     CONNECT_TIME_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     CONDITIONS_FIELD_NUMBER: _builtins.int
+    SLOTS_USED_FIELD_NUMBER: _builtins.int
+    TASKS_WAITING_FOR_SLOT_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """worker_id of the worker."""
     incarnation: _builtins.str
@@ -333,6 +335,12 @@ class Worker(_message.Message):
     reason: _builtins.str
     """reason in one line for a state other than CONNECTED, or why it has more or fewer units than its share and when that
     will change. Empty = none.
+    """
+    slots_used: _builtins.int
+    """slots_used by runs, at its last heartbeat. Unset = unknown."""
+    tasks_waiting_for_slot: _builtins.int
+    """tasks_waiting_for_slot are its tasks that have work and wait for a free slot, at its last heartbeat. Unset =
+    unknown.
     """
     @_builtins.property
     def connectors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -363,11 +371,20 @@ class Worker(_message.Message):
         connect_time: _timestamp_pb2.Timestamp | None = ...,
         reason: _builtins.str = ...,
         conditions: _abc.Iterable[_connector_pb2.Condition] | None = ...,
+        slots_used: _builtins.int | None = ...,
+        tasks_waiting_for_slot: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["connect_time", b"connect_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_slots_used", b"_slots_used", "_tasks_waiting_for_slot", b"_tasks_waiting_for_slot", "connect_time", b"connect_time", "slots_used", b"slots_used", "tasks_waiting_for_slot", b"tasks_waiting_for_slot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "conditions", b"conditions", "connect_time", b"connect_time", "connectors", b"connectors", "incarnation", b"incarnation", "reason", b"reason", "slots", b"slots", "state", b"state", "tasks", b"tasks", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_slots_used", b"_slots_used", "_tasks_waiting_for_slot", b"_tasks_waiting_for_slot", "address", b"address", "conditions", b"conditions", "connect_time", b"connect_time", "connectors", b"connectors", "incarnation", b"incarnation", "reason", b"reason", "slots", b"slots", "slots_used", b"slots_used", "state", b"state", "tasks", b"tasks", "tasks_waiting_for_slot", b"tasks_waiting_for_slot", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__slots_used: _TypeAlias = _typing.Literal["slots_used"]  # noqa: Y015
+    _WhichOneofArgType__slots_used: _TypeAlias = _typing.Literal["_slots_used", b"_slots_used"]  # noqa: Y015
+    _WhichOneofReturnType__tasks_waiting_for_slot: _TypeAlias = _typing.Literal["tasks_waiting_for_slot"]  # noqa: Y015
+    _WhichOneofArgType__tasks_waiting_for_slot: _TypeAlias = _typing.Literal["_tasks_waiting_for_slot", b"_tasks_waiting_for_slot"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__slots_used) -> _WhichOneofReturnType__slots_used | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tasks_waiting_for_slot) -> _WhichOneofReturnType__tasks_waiting_for_slot | None: ...
 
 Global___Worker: _TypeAlias = Worker  # noqa: Y015

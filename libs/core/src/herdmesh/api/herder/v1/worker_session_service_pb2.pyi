@@ -314,6 +314,7 @@ class WorkerHeartbeat(_message.Message):
 
     PROGRESS_FIELD_NUMBER: _builtins.int
     WAITS_FIELD_NUMBER: _builtins.int
+    SLOT_USE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def progress(self) -> _containers.RepeatedCompositeFieldContainer[_task_pb2.TaskProgress]:
         """progress of tasks that moved since the last heartbeat. Empty = none."""
@@ -322,19 +323,50 @@ class WorkerHeartbeat(_message.Message):
     def waits(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnitWait]:
         """waits of units that began, changed or ended since the last heartbeat; all current ones in the first of a session."""
 
+    @_builtins.property
+    def slot_use(self) -> Global___SlotUse:
+        """slot_use of the worker now. Unset = unknown."""
+
     def __init__(
         self,
         *,
         progress: _abc.Iterable[_task_pb2.TaskProgress] | None = ...,
         waits: _abc.Iterable[Global___UnitWait] | None = ...,
+        slot_use: Global___SlotUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["slot_use", b"slot_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress", "waits", b"waits"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress", "slot_use", b"slot_use", "waits", b"waits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkerHeartbeat: _TypeAlias = WorkerHeartbeat  # noqa: Y015
+
+@_typing.final
+class SlotUse(_message.Message):
+    """SlotUse tells how many of a worker's slots are taken."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USED_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    used: _builtins.int
+    """used slots: each has a run."""
+    waiting: _builtins.int
+    """waiting is the number of tasks that have work and wait for a free slot."""
+    def __init__(
+        self,
+        *,
+        used: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["used", b"used", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SlotUse: _TypeAlias = SlotUse  # noqa: Y015
 
 @_typing.final
 class UnitWait(_message.Message):

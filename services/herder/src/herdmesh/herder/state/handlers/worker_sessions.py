@@ -211,6 +211,9 @@ def heartbeat(step: Step, fleet: Fleet, inventory: Inventory, event: WorkerHeart
     if member is None:
         return
     member.last_message_ms = step.now
+    if event.slot_use is not None and event.slot_use != member.slot_use:
+        member.slot_use = event.slot_use
+        inventory.agenda.show_worker(member.worker_id)
     limited: dict[str, Connector] = {}
     for progress in event.progress:
         connector = inventory.connectors.get(progress.unit.connector)

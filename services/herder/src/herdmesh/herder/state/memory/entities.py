@@ -21,7 +21,7 @@ from herdmesh.herder.state.model.plugin_versions import meets
 from herdmesh.herder.state.model.requests import OffsetsAnswer, Request, RestartItem, WriteOptions
 from herdmesh.herder.state.model.restart_policy import RestartHistory
 from herdmesh.rpc.errors import HerdmeshError
-from herdmesh.session.model import Assignment, Failure, Properties, RunState, TargetState, UnitId
+from herdmesh.session.model import Assignment, Failure, Properties, RunState, SlotUse, TargetState, UnitId
 from herdmesh.session.worker_commands import WorkerCommand
 from herdmesh.topicstore.contract import Revision
 
@@ -57,6 +57,8 @@ class Member:
     refused: tuple[RefusedPlugin, ...] = ()
     #: it may find a plugin that it has not reported.
     has_plugin_folders: bool = False
+    #: by its last heartbeat; None = unknown.
+    slot_use: SlotUse | None = None
     #: by unit, the number of its placements on this worker, superseded ones included.
     load: dict[UnitId, int] = field(default_factory=dict[UnitId, int])
     #: rate limits of connectors sent over this session: records and bytes per second for each task.

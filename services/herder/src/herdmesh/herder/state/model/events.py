@@ -25,7 +25,7 @@ from herdmesh.herder.state.model.values import (
     Validation,
 )
 from herdmesh.rpc.errors import HerdmeshError
-from herdmesh.session.model import Assignment, Failure, HeldUnit, Properties, RunState, UnitId
+from herdmesh.session.model import Assignment, Failure, HeldUnit, Properties, RunState, SlotUse, UnitId
 from herdmesh.topicstore.contract import Revision
 
 # --- leadership
@@ -221,6 +221,8 @@ class WorkerHeartbeat:
     progress: tuple[TaskProgress, ...] = ()
     waits: tuple[tuple[UnitId, Wait | None], ...] = ()
     """Units whose wait began, changed or ended (None)."""
+    #: None = unknown.
+    slot_use: SlotUse | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,9 @@ class MeshCounts:
     #: tasks that have waited for a slot of their worker for more than 5 s.
     waiting_for_slot: int
     workers: Mapping[WorkerState, int]
-    #: slots of the workers that are connected.
+    #: slots of the workers that are connected, and those of them that have a run.
     slots: int
+    slots_used: int
 
 
 def mesh_counts(memory: HerderMemory) -> MeshCounts:
@@ -59,4 +60,5 @@ def mesh_counts(memory: HerderMemory) -> MeshCounts:
         waiting,
         Counter(map(worker_state, members)),
         sum(member.slots for member in members if member.session is not None),
+        sum(one.slot_use.used for one in members if one.session is not None and one.slot_use is not None),
     )

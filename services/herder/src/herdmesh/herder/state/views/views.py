@@ -37,7 +37,7 @@ from herdmesh.herder.state.model import (
 from herdmesh.herder.state.units import balance, handover, task_counts, task_sets
 from herdmesh.herder.state.views import explanations
 from herdmesh.herder.state.workers import drains, duplicate_ids, plugin_catalog, plugin_eligibility
-from herdmesh.session.model import Condition, Failure, Properties, RunState, TargetState, UnitId
+from herdmesh.session.model import Condition, Failure, Properties, RunState, SlotUse, TargetState, UnitId
 
 
 @unique
@@ -107,6 +107,8 @@ class WorkerView:
     #: one line for a state other than CONNECTED, or why it has more or fewer units than its share.
     reason: str = ""
     conditions: tuple[Condition, ...] = ()
+    #: None = unknown: it is lost, or has sent no heartbeat yet.
+    slot_use: SlotUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,4 +350,5 @@ def _worker_view(memory: HerderMemory, member: Member) -> WorkerView:
         member.connected_ms,
         drains.reason(memory.step, memory.stores, memory.fleet, member) or balance.reason(memory, member),
         duplicate_ids.conditions(memory.step, member),
+        member.slot_use if member.session is not None else None,
     )
