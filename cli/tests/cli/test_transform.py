@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from herdmesh.cli.commands.transform import alone
+from herdmesh.cli.display.records import plain
 from herdmesh.cli.transform.reading import line_batches
-from herdmesh.cli.transform.writing import plain
 from herdmesh.connect.model.data import Float32
 from tests.support.plugin_environments import Environment
 
@@ -64,7 +64,7 @@ def test_a_failed_record_is_reported_with_its_line_and_the_rest_continues(tmp_pa
 def test_an_absent_key_is_read_by_its_converter_too(tmp_path: Path) -> None:
     """A sink task does the same: a null that StringConverter reads has the schema of a string."""
     config = {**_JSON, "key.converter": "String"}
-    [record] = lines(herd(tmp_path, b'{"value": 1}\n', "--typed", config=config))
+    [record] = lines(herd(tmp_path, b'{"value": 1}\n', "-o", "typed", config=config))
     assert (record["key"], record["keySchema"]) == (None, {"type": "string", "optional": True})
 
 
@@ -101,7 +101,7 @@ def test_values_are_converted_to_bytes_and_back(tmp_path: Path) -> None:
         {"topic": "records", "key": None, "value": '{"n":1.5}', "headers": [{"key": "h", "value": "true"}]}
     ]
     assert lines(herd(tmp_path, written.stdout_bytes, config=_JSON))[0]["value"] == {"n": 1.5}
-    typed = lines(herd(tmp_path, _GOOD, "--typed"))[0]
+    typed = lines(herd(tmp_path, _GOOD, "-o", "typed"))[0]
     assert typed["keySchema"] == {"type": "string", "optional": True}
     assert typed["value"] == {"card": "", "qty": {"$i64": 2}}
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from herdmesh.cli.display.records import typed_line
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.transform.options import Direction, Output, RecordForm
+from herdmesh.cli.transform.options import Direction, RecordForm
 from herdmesh.cli.transform.reading import RecordReader
 from herdmesh.cli.transform.running import open_runner
-from herdmesh.cli.transform.writing import line_of
 from libs.core.tests.connect.differences import wanted_bytes, wanted_message
 from libs.core.tests.connect.golden_vectors import Vector, is_jdk_made, same_json, told, unbase64, vectors
 
@@ -113,7 +113,7 @@ def replayed(config: dict[str, Any], direction: Direction, line: Vector, vector:
             assert failure.message == wanted_message(vector)
         return None
     assert not ran.failures
-    return [json.loads(line_of(record, Output.JSON, typed=True)) for record in ran.records]
+    return [json.loads(typed_line(record)) for record in ran.records]
 
 
 def same_bytes(value: Any, vector: Vector) -> None:

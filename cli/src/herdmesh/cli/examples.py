@@ -57,6 +57,10 @@ EXAMPLES: Final[dict[tuple[str, ...], tuple[Example, ...]]] = {
     ("transform",): (
         ("herd transform -c flights.json records.jsonl", "run the connector's chain on the records of a file"),
         ("herd transform -c flights.json --explain records.jsonl", "show the compiled chain"),
+        (
+            "herd consume flights -n 10 -o json | herd transform --as-connector flights",
+            "the chain of a connector of the mesh, on records of its topic",
+        ),
     ),
     ("topics", "create"): (
         ("herd topics create orders", "with the broker's number of partitions"),

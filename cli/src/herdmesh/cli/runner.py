@@ -1,4 +1,4 @@
-"""The options that every command has, and the one place where a command's error becomes output and an exit code."""
+"""The options that commands share, and the run of a command that talks to a mesh."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import typer
 from rich.markup import escape
 
 from herdmesh.cli import completion
-from herdmesh.cli.display.output import FORMATS, Format, err, out, print_error
+from herdmesh.cli.command_end import command_end
+from herdmesh.cli.display.output import FORMATS, Format, err
 from herdmesh.cli.errors import EXIT_INTERNAL, CommandError
 from herdmesh.cli.mesh.client import HerderClient, find_herder
 from herdmesh.cli.mesh.contexts import DEFAULT_DATA_DIR, guard
@@ -50,18 +51,12 @@ DATA_DIR = DEFAULT_DATA_DIR
 
 
 def run(output: Format, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run one command to its end. Exits with the code of its error, 130 on Ctrl-C."""
-    out.whole = output.is_wide
-    try:
-        asyncio.run(work())
-    except CommandError as error:
-        print_error(error, output)
-        raise typer.Exit(error.exit_code) from None
-    except DevstackError as error:
-        print_error(CommandError("STACK", str(error)), output)
-        raise typer.Exit(EXIT_INTERNAL) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    """Run one command to its end, as `command_end` does."""
+    with command_end(output):
+        try:
+            asyncio.run(work())
+        except DevstackError as error:
+            raise CommandError("STACK", str(error), exit_code=EXIT_INTERNAL) from None
 
 
 def with_herder(output: Format, herder: str | None, work: Callable[[HerderClient], Awaitable[None]]) -> None:

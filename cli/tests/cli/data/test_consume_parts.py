@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from herdmesh.cli.display.output import Format
+from herdmesh.cli.display.records import RecordPrinter, shown
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.kafka.access import find_kafka
-from herdmesh.cli.kafka.options import ConsumeOutput
-from herdmesh.cli.kafka.record_text import RecordPrinter, shown
 from herdmesh.cli.kafka.start import StartPlace
 from herdmesh.cli.mesh.contexts import KAFKA_ENV
 from herdmesh.connect.model import ConnectRecord, Header
@@ -44,7 +44,7 @@ def test_from_refuses_other_words_and_lists_the_forms() -> None:
 
 def test_a_record_is_one_line_without_control_characters() -> None:
     record = ConnectRecord("t", 0, b"k", b'\x1b[31m"\n\xffx', 0, [Header("h", b"v"), Header("n", None)], offset=5)
-    lines = list(RecordPrinter(ConsumeOutput.TABLE, several_topics=False, aligned=False).lines([record]))
+    lines = list(RecordPrinter(Format.TABLE, headers=True).lines([record]))
     assert lines == [
         b"TIME  RECORD  KEY  VALUE\n",
         b'1970-01-01T00:00:00.000Z  0:5  k  \\x1b[31m"\\n\\xffx  [h=v, n=null]\n',
@@ -54,7 +54,7 @@ def test_a_record_is_one_line_without_control_characters() -> None:
 
 def test_columns_are_aligned_on_a_terminal_and_several_topics_are_named() -> None:
     records = [ConnectRecord(topic, 0, key, b"v", None, offset=7) for topic, key in (("a", b"k"), ("b", b"long"))]
-    printer = RecordPrinter(ConsumeOutput.TABLE, several_topics=True, aligned=True)
+    printer = RecordPrinter(Format.TABLE, several_topics=True, aligned=True, headers=True)
     assert b"".join(printer.lines(records)).decode().splitlines() == [
         "TIME  RECORD  KEY   VALUE",
         "-     a-0:7   k     v",
@@ -64,7 +64,7 @@ def test_columns_are_aligned_on_a_terminal_and_several_topics_are_named() -> Non
 
 def test_a_json_line_is_read_back_by_produce_as_the_same_bytes() -> None:
     record = ConnectRecord("t", 1, b"\xff", b'{"a": 1}', 12, [Header("h", b"v")], offset=3)
-    (line,) = RecordPrinter(ConsumeOutput.JSON, several_topics=False, aligned=False).lines([record])
+    (line,) = RecordPrinter(Format.JSON, headers=True).lines([record])
     assert json.loads(line) == {
         "topic": "t", "partition": 1, "offset": 3, "timestamp": 12, "key": {"base64": "/w=="}, "value": '{"a": 1}',
         "headers": [{"key": "h", "value": "v"}],

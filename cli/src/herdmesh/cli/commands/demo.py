@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from herdmesh.cli.display.output import Format
-from herdmesh.cli.runner import run
+from herdmesh.cli.runner import OutputOption, run
 
 
 def demo(
@@ -18,14 +18,15 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep topic, Parquet and logs, and say where they are. Default: removed.")
     ] = False,
+    output: OutputOption = Format.TABLE,
 ) -> None:
     """Flights from Kafka through Spark into Parquet while a worker is killed. Files are kept when it fails."""
 
     async def work() -> None:
         from herdmesh.cli.demo.show import show
 
-        code = await show(data, keep=keep)
+        code = await show(data, output, keep=keep)
         if code:
             raise typer.Exit(code)
 
-    run(Format.TABLE, work)
+    run(output, work)

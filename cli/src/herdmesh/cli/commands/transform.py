@@ -1,34 +1,62 @@
 """`herd transform`: a chain of converters and transformations, tried on records from a file or standard input.
 
-Owns the command: its options and exit codes. Reading, running and printing are in `herdmesh.cli.transform`.
+Owns the command: its options and exit codes. Reading and running are in `herdmesh.cli.transform`.
 
-Invariant: imports no client of a mesh, and no part of a chain until the command runs.
+Invariant: imports no part of a chain until the command runs, and no client of a mesh unless --as-connector names a
+connector.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from herdmesh.cli.display.output import Format, print_error
+from herdmesh.cli.command_end import command_end
+from herdmesh.cli.completion import connectors as connector_names
+from herdmesh.cli.display.output import Format, out
+from herdmesh.cli.display.record_option import OptionalRecordOutputOption
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_USAGE, CommandError
 from herdmesh.cli.grammar import prepare
-from herdmesh.cli.transform.options import Direction, Output, RecordForm
+from herdmesh.cli.transform.options import Direction, RecordForm
 from herdmesh.connect.config import redacted
 
-#: The exit code of a shell for a process that ended by SIGPIPE: nobody reads its output any more.
-_EXIT_PIPE: Final = 141
+_AsConnectorOption = Annotated[
+    str,
+    typer.Option(
+        "--as-connector",
+        metavar="NAME",
+        help="Instead of a file: the config of this connector of the mesh.",
+        autocompletion=connector_names,
+    ),
+]
+_DirectionOption = Annotated[
+    Direction | None,
+    typer.Option(
+        "--direction",
+        help="sink: bytes in, values out; source: values in, bytes out; values: no converters. "
+        "Default: sink when converters are configured, else values.",
+    ),
+]
+_FormOption = Annotated[
+    RecordForm,
+    typer.Option(
+        "--input",
+        help="lines: each a value; records: JSON objects with key, value, topic, ...; "
+        "typed: with schemas. Default: detected from the first line.",
+    ),
+]
 
 
 def transform(
     config: Annotated[
         str, typer.Option("-c", "--config", metavar="FILE", help="A connector's config, JSON or properties.")
-    ],
+    ] = "",
+    as_connector: _AsConnectorOption = "",
+    herder: Annotated[
+        str | None,
+        typer.Option("--herder", metavar="HOST:PORT", help="Any herder of the mesh with that connector."),
+    ] = None,
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|-]...", help="Records; none = stdin.")] = None,
     worker: Annotated[
         str | None,
@@ -36,26 +64,9 @@ def transform(
             "--worker", metavar="FILE", help="Worker properties, for converters that the config does not name."
         ),
     ] = None,
-    direction: Annotated[
-        Direction | None,
-        typer.Option(
-            "--direction",
-            help="sink: bytes in, values out; source: values in, bytes out; values: no converters. "
-            "Default: sink when converters are configured, else values.",
-        ),
-    ] = None,
-    form: Annotated[
-        RecordForm,
-        typer.Option(
-            "--input",
-            help="lines: each a value; records: JSON objects with key, value, topic, ...; "
-            "typed: with schemas. Default: detected from the first line.",
-        ),
-    ] = RecordForm.AUTO,
-    output: Annotated[Output, typer.Option("-o", "--output", help="A record as JSON, or only its value.")] = (
-        Output.JSON
-    ),
-    typed: Annotated[bool, typer.Option("--typed", help="JSON with schemas and exact types.")] = False,
+    direction: _DirectionOption = None,
+    form: _FormOption = RecordForm.AUTO,
+    output: OptionalRecordOutputOption = None,
     topic: Annotated[
         str | None,
         typer.Option("--topic", metavar="NAME", help="Topic of records without one. Default: from `topics`."),
@@ -73,24 +84,43 @@ def transform(
     ] = None,
 ) -> None:
     """Try a chain: converters and transformations of a connector's config, on records from files or stdin."""
-    with _ended():
+    with command_end(output or Format.TABLE):
+        if bool(config) == bool(as_connector):
+            raise CommandError("USAGE", "give --config FILE or --as-connector NAME", exit_code=EXIT_USAGE)
         if tolerance not in ("none", "all"):
             raise CommandError("USAGE", f"--tolerance {tolerance}: it is none or all", exit_code=EXIT_USAGE)
         if fail_fast and tolerance == "all":
             raise CommandError("USAGE", "--fail-fast contradicts --tolerance all", "Leave one out.", EXIT_USAGE)
-        from herdmesh.cli.transform.session import (
-            open_session,
-        )  # these imports would take a third of each start of `herd`
+        # these imports would take a third of each start of `herd`
+        from herdmesh.cli.display.records import RecordPrinter
+        from herdmesh.cli.transform.chain_file import read_config
+        from herdmesh.cli.transform.session import open_session
 
-        session = open_session(config, worker, direction, topic, form, fail_fast=fail_fast)
+        settings = read_config(config) if config else _config_of(as_connector, herder)
+        source = config or f"connector {as_connector}"
+        session = open_session(source, settings, worker, direction, topic, form, fail_fast=fail_fast)
         if explain or bench:
             for line in session.looked(files, bench):
                 typer.echo(redacted(line))
             return
-        session.run(files, output, typed=typed)
+        session.run(files, RecordPrinter(output or Format.JSON, headers=out.headers))
         typer.echo(session.summary(), err=True)
         if session.failed and tolerance == "none":
             raise typer.Exit(EXIT_INTERNAL)
+
+
+def _config_of(connector: str, herder: str | None) -> dict[str, str | None]:
+    import asyncio
+
+    from herdmesh.cli.mesh.client import HerderClient, find_herder
+    from herdmesh.cli.queries import fetch_connector
+
+    async def fetch() -> dict[str, str | None]:
+        async with HerderClient(find_herder(herder)) as client:
+            found: dict[str, str | None] = (await fetch_connector(client, connector, show_secrets=True))["config"]
+            return found
+
+    return asyncio.run(fetch())
 
 
 #: The command as an application of its own, for `herd transform`.
@@ -104,20 +134,3 @@ alone = typer.Typer(
 alone.command("transform")(transform)
 alone.callback()(lambda: None)
 prepare(alone)
-
-
-@contextmanager
-def _ended() -> Generator[None]:
-    """Turn an error, Ctrl-C or a closed output into the end of the command. Does not use `runner.run`, which imports
-    the herder's client.
-    """
-    try:
-        yield
-    except CommandError as error:
-        print_error(error, Format.TABLE)
-        raise typer.Exit(error.exit_code) from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python prints an error about it at its end
-        raise typer.Exit(_EXIT_PIPE) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None

@@ -30,7 +30,7 @@ from herdmesh.cli.batch.connector_files import to_properties
 from herdmesh.cli.demo import flights, folder
 from herdmesh.cli.display import views
 from herdmesh.cli.display.board import Board
-from herdmesh.cli.display.output import Format, count, out, print_document, table
+from herdmesh.cli.display.output import Format, OutputConsole, count, err, out, print_document, table
 from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.left_behind import stop_left_behind
@@ -55,11 +55,29 @@ class Outcome:
     def exact(self) -> bool:
         return self.loaded > 0 and self.rows == self.loaded == self.distinct_ids
 
+    @property
+    def records_per_second(self) -> int:
+        """From the apply to lag 0, the kill included."""
+        return round(self.loaded / self.sink_s) if self.sink_s else 0
+
+    def document(self) -> dict[str, Any]:
+        """The measurements for programs."""
+        return {
+            "result": "exact" if self.exact else "different",
+            "loaded": self.loaded,
+            "rows": self.rows,
+            "distinct_ids": self.distinct_ids,
+            "take_over_s": round(self.take_over_s, 3),
+            "records_per_second": self.records_per_second,
+        }
+
 
 class Demo:
     """One run of the demo in `data_dir`, which is emptied first."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, screen: OutputConsole = out) -> None:
+        """`screen` is where the steps are shown: standard output has only the document in formats for programs."""
+        self.screen = screen
         self.data_dir = data_dir.resolve()
         self.folder = self.data_dir / folder.PARQUET
         self.stack = Stack(StackSettings(self.data_dir / folder.STACK, workers=2))
@@ -86,24 +104,24 @@ class Demo:
                 f"the demo did not finish within {_TIMEOUT_S:g} s; logs: {self.stack.layout.logs_dir}"
             ) from None
         finally:
-            with out.status("stopping all in order"):
+            with self.screen.status("stopping all in order"):
                 await self.stack.stop()
         return self.outcome
 
     async def _start(self) -> None:
         started_s = time.monotonic()
-        with out.status("starting Kafka, config store, status store, herder and two workers with Spark"):
+        with self.screen.status("starting Kafka, config store, status store, herder and two workers with Spark"):
             await self.stack.start()
-        out.print(f"[green]1[/] everything serves after {time.monotonic() - started_s:.1f} s")
+        self.screen.print(f"[green]1[/] everything serves after {time.monotonic() - started_s:.1f} s")
 
     async def _load_first(self) -> None:
         bootstrap = self.stack.state.bootstrap_servers
         await asyncio.to_thread(flights.create_topic, bootstrap)
         columns = (TextColumn("  loading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=out, transient=True) as bar:
+        with Progress(*columns, console=self.screen, transient=True) as bar:
             task = bar.add_task("flights", total=flights.ROWS)
             await self._load(partial(bar.advance, task))
-        out.print(f"[green]2[/] {count(self.outcome.loaded)} flights in topic {flights.TOPIC}")
+        self.screen.print(f"[green]2[/] {count(self.outcome.loaded)} flights in topic {flights.TOPIC}")
 
     async def _load(self, progress: Callable[[int], None]) -> None:
         bootstrap = self.stack.state.bootstrap_servers
@@ -116,8 +134,8 @@ class Demo:
         following = asyncio.create_task(self.board.follow(self.stack.state.herder))
         loading: asyncio.Task[None] | None = None
         headline = Text(f"applying {name}: a Parquet sink with 2 tasks and 3 transformations")
-        out.print("[green]3[/] herd apply -f flights-parquet.json")
-        print_document(Format.JSON, connector)
+        self.screen.print("[green]3[/] herd apply -f flights-parquet.json")
+        self.screen.print(json.dumps(connector, indent=2), markup=False, soft_wrap=True)
         victim: views.Json | None = None
         killed_s = 0.0
         try:
@@ -128,7 +146,7 @@ class Demo:
                 await client.call(lambda stub: stub.UpdateConnector, request)
             applied_s = time.monotonic()
             lag = asyncio.create_task(self._watch_lag(f"connect-{name}"))
-            with Live(self._picture(headline), console=out, auto_refresh=False, transient=True) as live:
+            with Live(self._picture(headline), console=self.screen, auto_refresh=False, transient=True) as live:
                 while True:
                     shown = self.board.connectors.get(name)
                     if victim is None and shown is not None and (working := _working_task(shown)) is not None:
@@ -161,7 +179,7 @@ class Demo:
         finally:
             following.cancel()
         assert victim is not None
-        out.print(
+        self.screen.print(
             f"[green]4[/] worker {victim['worker_id']} was killed (SIGKILL) while it ran task {victim['id']}; "
             f"the task ran elsewhere {self.outcome.take_over_s:.2f} s later",
             soft_wrap=True,
@@ -192,7 +210,7 @@ class Demo:
     async def _read_back(self) -> None:
         temporary = self.data_dir / "tmp"
         temporary.mkdir()
-        with out.status("reading the Parquet back with Spark"):
+        with self.screen.status("reading the Parquet back with Spark"):
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "herdmesh.cli.demo.read_back", str(self.folder)),
@@ -206,12 +224,12 @@ class Demo:
             raise DevstackError(f"Spark could not read {self.folder}:\n{stderr.decode(errors='replace')[-2000:]}")
         found: dict[str, Any] = json.loads(stdout.splitlines()[-1])
         self.outcome.rows, self.outcome.distinct_ids = found["rows"], found["distinct_ids"]
-        out.print(
+        self.screen.print(
             f"[green]5[/] Spark reads {count(self.outcome.rows)} rows, {count(self.outcome.distinct_ids)} distinct ids:"
         )
         sample: list[dict[str, Any]] = found["sample"]
         rows = [["null" if cell is None else str(cell) for cell in row.values()] for row in sample]
-        out.print(table(None, tuple(sample[0]) if sample else (), rows))
+        self.screen.print(table(None, tuple(sample[0]) if sample else (), rows))
 
 
 def _unseen(_written: int) -> None:
@@ -242,7 +260,7 @@ def _taken_over(connector: views.Json, victim: views.Json) -> bool:
     )
 
 
-async def show(data_dir: Path, *, keep: bool) -> int:
+async def show(data_dir: Path, output: Format, *, keep: bool) -> int:
     """Run the demo and print its verdict. Returns the exit code: 0 when every id is there exactly once.
 
     The demo's files are removed unless `keep`; when it fails they stay, for its logs.
@@ -251,12 +269,16 @@ async def show(data_dir: Path, *, keep: bool) -> int:
     assert this is not None
     # As Ctrl-C does: otherwise the processes that the demo started would stay alive.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
-    demo = Demo(data_dir)
+    screen = err if output.is_document else out
+    demo = Demo(data_dir, screen)
     failed = True
     try:
         outcome = await demo.run()
-        _print_verdict(outcome)
         failed = not outcome.exact
+        if output.is_document:
+            print_document(output, {**outcome.document(), "folder": str(demo.data_dir) if keep or failed else None})
+        else:
+            _print_verdict(outcome)
         return int(failed)
     except asyncio.CancelledError:
         failed = False
@@ -265,11 +287,10 @@ async def show(data_dir: Path, *, keep: bool) -> int:
         if demo.has_begun:
             lines = folder.kept(demo.data_dir) if keep or failed else [folder.remove(demo.data_dir)]
             for line in lines:
-                out.print(line, markup=False, style="dim", soft_wrap=True)
+                screen.print(line, markup=False, style="dim", soft_wrap=True)
 
 
 def _print_verdict(outcome: Outcome) -> None:
-    rate = outcome.loaded / outcome.sink_s if outcome.sink_s else 0.0
     out.print(
         table(
             None,
@@ -279,7 +300,7 @@ def _print_verdict(outcome: Outcome) -> None:
                 ["rows", count(outcome.rows)],
                 ["distinct ids", count(outcome.distinct_ids)],
                 ["take-over", f"{outcome.take_over_s:.2f} s"],
-                ["rate", f"{count(round(rate))} records/s from apply to lag 0, the kill included"],
+                ["rate", f"{count(outcome.records_per_second)} records/s from apply to lag 0, the kill included"],
             ],
         )
     )

@@ -62,7 +62,7 @@ def csv_text(document: Any, *, headers: bool = True) -> str:
     """A line for each object, with a column for each value; a value of an inner object has a dotted name, a list is
     JSON. Objects need not have the same keys.
     """
-    rows = [_flat(item) if isinstance(item, dict) else {"value": _plain(item)} for item in _items(document)]
+    rows = [_flat(item) if isinstance(item, dict) else {"value": cell_text(item)} for item in _items(document)]
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return csv_rows(columns, [[row.get(key, "") for key in columns] for row in rows], headers=headers)
 
@@ -104,7 +104,7 @@ def _filled(document: Any, parts: list[str], template: str) -> str:
         elif parts[at].startswith('"') and parts[at].endswith('"') and len(parts[at]) > 1:
             done.append(_ESCAPED.sub(lambda found: _ESCAPES[found[0]], parts[at][1:-1]))
         else:
-            done.append(" ".join(_plain(item) for item in _found(document, parts[at], template)))
+            done.append(" ".join(cell_text(item) for item in _found(document, parts[at], template)))
         at += 1
     return "".join(done)
 
@@ -152,12 +152,12 @@ def _flat(item: Any, before: str = "") -> dict[str, str]:
         if isinstance(value, dict) and value:
             found |= _flat(value, f"{name}.")
         else:
-            found[name] = _plain(value)
+            found[name] = cell_text(value)
     return found
 
 
-def _plain(value: Any) -> str:
-    """Text as it is, nothing for null, any other value as JSON."""
+def cell_text(value: Any) -> str:
+    """A value in a cell of CSV: text as it is, nothing for null, any other value as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -54,6 +54,10 @@ STATE_STYLES = {
 }
 
 
+#: The exit code of a shell for a process that ended by SIGPIPE: nobody reads its output any more.
+EXIT_PIPE: Final = 141
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """An output format: the value of `-o`. `template` is for jsonpath alone."""
@@ -76,7 +80,7 @@ class Format:
     @property
     def has_errors(self) -> bool:
         """True when an error is a document too; in other formats it is text on standard error."""
-        return self.name in ("json", "yaml")
+        return self.name in ("json", "yaml", "typed")
 
     @property
     def is_wide(self) -> bool:
@@ -91,16 +95,29 @@ class Format:
         """The format of a text such as `yaml` or `jsonpath={.name}`. Raises BadParameter that lists the formats."""
         if isinstance(given, Format):
             return given
+        return cls._one_of(FORMATS, given)
+
+    @classmethod
+    def parse_of_records(cls, given: str | Format) -> Format:
+        """As `parse`, with the two formats that records alone have: value, typed."""
+        if isinstance(given, Format):
+            return given
+        return cls._one_of(RECORD_FORMATS, given)
+
+    @classmethod
+    def _one_of(cls, formats: Sequence[str], given: str) -> Format:
         name, equals, template = given.partition("=")
         if name == "jsonpath" and template:
             return cls(name, template)
-        if given not in FORMATS or equals:
-            raise typer.BadParameter(f"no format {given}; there are: {', '.join(FORMATS)}, jsonpath='{{.name}}'")
+        if given not in formats or equals:
+            raise typer.BadParameter(f"no format {given}; there are: {', '.join(formats)}, jsonpath='{{.name}}'")
         return cls(name)
 
 
 #: The formats without a template.
 FORMATS: Final = ("table", "wide", "json", "yaml", "name", "csv")
+#: Those of records.
+RECORD_FORMATS: Final = (*FORMATS, "value", "typed")
 Format.TABLE, Format.WIDE, Format.JSON = Format("table"), Format("wide"), Format("json")
 Format.YAML, Format.NAME, Format.CSV = Format("yaml"), Format("name"), Format("csv")
 
@@ -128,6 +145,16 @@ class OutputConsole(Console):
         """As rich prints, but a line that is longer than the terminal continues on the next one instead of ending."""
         options.setdefault("crop", False)
         super().print(*objects, **options)
+
+    def on_broken_pipe(self) -> None:
+        """End the command when nobody reads its output any more."""
+        discard_output()
+        raise SystemExit(EXIT_PIPE)
+
+
+def discard_output() -> None:
+    """Send the rest of standard output nowhere: its pipe is closed, and Python would print an error about it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 out = OutputConsole(sys.stdout)
@@ -202,7 +229,7 @@ def error_document(error: CommandError) -> Json:
 def print_error(error: CommandError, output: Format) -> None:
     """Print cause and next step: in JSON and YAML as a document, else as text on standard error."""
     if output.has_errors:
-        print_document(output, error_document(error))
+        print_document(Format.YAML if output == Format.YAML else Format.JSON, error_document(error))
         return
     err.print(f"[bold red]error[/] {escape(error.message)} [dim]({error.reason})[/]", soft_wrap=True)
     for field, message in error.fields:

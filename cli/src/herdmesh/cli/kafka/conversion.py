@@ -1,6 +1,7 @@
 """Converters for the records of `herd produce` and `herd consume`: a connector's own, or those that options name.
 
-Owns the choice of the converters. `herdmesh.cli.transform` runs them, without transformations.
+Owns the choice of the converters, and the decoding of a batch. `herdmesh.cli.transform` runs them, without
+transformations.
 
 Invariant: converters get the settings of the config that names them and no others, as in Connect.
 """
@@ -8,7 +9,7 @@ Invariant: converters get the settings of the config that names them and no othe
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +17,13 @@ from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.kafka.options import ConverterOptions
 from herdmesh.cli.transform.chain_file import Config, read_worker, without_references
 from herdmesh.cli.transform.options import Direction
+from herdmesh.cli.transform.reading import Given
 from herdmesh.cli.transform.running import CONVERTERS, Runner, open_runner
 from herdmesh.connect.converters import make_converter
 from herdmesh.connect.errors import ConnectError
-from herdmesh.connect.model import Schema
+from herdmesh.connect.model import ConnectRecord, Schema
+
+Undecodable = Callable[[ConnectRecord, str], None]
 
 #: Converters of a worker that sets none (docs/reference/service-settings.md).
 _WORKERS_OWN: Final[Config] = {
@@ -53,6 +57,21 @@ def open_converters(
     source = "the converters" if options.connector is None else f"connector {options.connector}"
     config, worker = without_references(source, config, worker)
     return open_runner(source, config, worker, direction)
+
+
+def decoded(runner: Runner, batch: Sequence[ConnectRecord], report: Undecodable) -> Iterator[ConnectRecord]:
+    """The batch with its keys, values and headers decoded, in order. A record that the converters refuse is reported
+    and stays bytes.
+    """
+    ran = runner.run([Given(at, False, record) for at, record in enumerate(batch)])
+    failed = {one.line: one for one in ran.failures}
+    made = iter(ran.records)
+    for at, record in enumerate(batch):
+        if at in failed:
+            report(record, f"{failed[at].stage}: {failed[at].message}")
+            yield record
+        else:
+            yield next(made)
 
 
 def _settings(given: Sequence[str]) -> Config:

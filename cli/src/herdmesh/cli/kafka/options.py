@@ -1,4 +1,4 @@
-"""The choices of the options of `herd produce` and `herd consume`. Owns nothing else.
+"""The converters that options of `herd produce` and `herd consume` name. Owns nothing else.
 
 Invariant: imports neither Kafka's client nor converters, so that `herd` need not load them to list its commands.
 """
@@ -7,18 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-
-
-class ConsumeOutput(StrEnum):
-    """The output formats of records."""
-
-    TABLE = "table"
-    JSON = "json"
-    VALUE = "value"
-    TYPED = "typed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,3 @@ class RecordForm(StrEnum):
     LINES = "lines"
     RECORDS = "records"
     TYPED = "typed"
-
-
-class Output(StrEnum):
-    """The printed part of a record."""
-
-    JSON = "json"
-    VALUE = "value"

@@ -16,13 +16,13 @@ from typing import BinaryIO, Final
 
 import typer
 
+from herdmesh.cli.display.records import RecordPrinter
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.transform.chain_file import Config, read_config, read_worker, without_references
+from herdmesh.cli.transform.chain_file import Config, read_worker, without_references
 from herdmesh.cli.transform.explaining import explained, measured
-from herdmesh.cli.transform.options import Direction, Output, RecordForm
+from herdmesh.cli.transform.options import Direction, RecordForm
 from herdmesh.cli.transform.reading import BadLine, Given, RecordReader, line_batches
 from herdmesh.cli.transform.running import CONVERTERS, DEFAULTS, Runner, open_runner
-from herdmesh.cli.transform.writing import line_of
 from herdmesh.connect.config import redacted
 
 _BATCH_RECORDS: Final = 1_000
@@ -30,7 +30,8 @@ _BENCH_RECORDS: Final = 100_000
 
 
 def open_session(
-    config: str,
+    source: str,
+    settings: Config,
     worker: str | None,
     direction: Direction | None,
     topic: str | None,
@@ -38,11 +39,12 @@ def open_session(
     *,
     fail_fast: bool,
 ) -> Session:
-    """The session of a config's chain; `config` and `worker` name files. Raises CommandError."""
-    settings = read_config(config)
+    """The session of a config's chain; `worker` names a file, and `source` the config for messages. Raises
+    CommandError.
+    """
     defaults = DEFAULTS if worker is None else read_worker(worker)
-    settings, defaults = without_references(config, settings, defaults)
-    runner = open_runner(config, settings, defaults, direction or _direction(settings, worker))
+    settings, defaults = without_references(source, settings, defaults)
+    runner = open_runner(source, settings, defaults, direction or _direction(settings, worker))
     return Session(settings, defaults, runner, topic or _topic(settings), form, fail_fast)
 
 
@@ -72,7 +74,7 @@ class Session:
         )  # a batch with failures runs record by record, so run it again without them
         return explained(self.runner, self.settings)
 
-    def run(self, files: Sequence[str] | None, output: Output, *, typed: bool) -> None:
+    def run(self, files: Sequence[str] | None, printer: RecordPrinter) -> None:
         """Run all records of all files, a batch at a time. With `fail_fast`, stop at the first failure."""
         out = sys.stdout.buffer
         for name in files or ("-",):
@@ -84,7 +86,7 @@ class Session:
                     for failure in ran.failures:
                         self._tell(name, str(failure))
                     self.written += len(ran.records)
-                    out.writelines(line_of(record, output, typed=typed) for record in ran.records)
+                    out.writelines(printer.lines(ran.records) if ran.records else ())
                     out.flush()
                     if self.fail_fast and self.failed:
                         return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from herdmesh.cli.command_end import command_end
 from herdmesh.cli.commands.data.options import (
     AsConnectorOption,
     BootstrapOption,
@@ -18,18 +19,18 @@ from herdmesh.cli.commands.data.options import (
     KeyConverterOption,
     ValueConverterOption,
     WorkerOption,
-    command_end,
     converters,
 )
-from herdmesh.cli.display.output import Format, err
+from herdmesh.cli.display.output import Format, err, out
+from herdmesh.cli.display.record_option import RecordOutputOption
 from herdmesh.cli.errors import EXIT_CODES, EXIT_INTERNAL, CommandError
-from herdmesh.cli.kafka.options import ConsumeOutput, ConverterOptions
+from herdmesh.cli.kafka.options import ConverterOptions
 from herdmesh.cli.runner import HerderOption
 from herdmesh.cli.transform.options import Direction
 
 if TYPE_CHECKING:
+    from herdmesh.cli.display.records import RecordPrinter
     from herdmesh.cli.kafka.consuming import TopicConsumer
-    from herdmesh.cli.kafka.record_text import RecordPrinter
     from herdmesh.cli.transform.running import Runner
     from herdmesh.connect.model import ConnectRecord
 
@@ -50,15 +51,6 @@ _PartitionOption = Annotated[
 _UncommittedOption = Annotated[
     bool, typer.Option("--uncommitted", help="Also records of open and aborted transactions.")
 ]
-_OutputOption = Annotated[
-    ConsumeOutput,
-    typer.Option(
-        "-o",
-        "--output",
-        help="table: time, PARTITION:OFFSET, key, value, [headers]; json: a line per record, which `herd produce` "
-        "reads; value: only values; typed: JSON with schemas.",
-    ),
-]
 
 
 def consume(
@@ -77,18 +69,17 @@ def consume(
     herder: HerderOption = None,
     bootstrap_servers: BootstrapOption = None,
     command_config: CommandConfigOption = None,
-    output: _OutputOption = ConsumeOutput.TABLE,
+    output: RecordOutputOption = Format.TABLE,
 ) -> None:
     """Print the records of topics, up to their ends as they are now. Joins no group and commits no offset.
 
     Exit code 1 if a converter refused a record; that record is printed as its bytes.
     """
-    errors_as = Format.JSON if output in (ConsumeOutput.JSON, ConsumeOutput.TYPED) else Format.TABLE
-    with command_end(errors_as):
+    with command_end(output):
+        from herdmesh.cli.display.records import RecordPrinter
         from herdmesh.cli.kafka.access import find_kafka
         from herdmesh.cli.kafka.admin import KafkaAdmin, partitions_of
         from herdmesh.cli.kafka.consuming import TopicConsumer
-        from herdmesh.cli.kafka.record_text import RecordPrinter
         from herdmesh.cli.kafka.start import StartPlace, spans
         from herdmesh.cli.kafka.topics import known
 
@@ -104,10 +95,10 @@ def consume(
         if not chosen:
             raise _no_partition(names, partitions or [])
         parts = spans(admin, topics, chosen, begin, uncommitted=uncommitted)
-        printer = RecordPrinter(output, several_topics=len(names) > 1, aligned=sys.stdout.isatty())
+        printer = RecordPrinter(output, several_topics=len(names) > 1, aligned=sys.stdout.isatty(), headers=out.headers)
         with closing(TopicConsumer(access, parts, uncommitted=uncommitted)) as consumer:
             printed, refused = _print_records(consumer, printer, runner, limit=limit, follow=follow)
-        if not printed and errors_as is Format.TABLE:
+        if not printed and not output.is_document:
             err.print(f"[dim]no records in {escape(', '.join(names))} from there on[/]", soft_wrap=True)
         if refused:
             raise typer.Exit(EXIT_INTERNAL)
@@ -117,7 +108,7 @@ def _print_records(
     consumer: TopicConsumer, printer: RecordPrinter, runner: Runner | None, *, limit: int, follow: bool
 ) -> tuple[int, int]:
     """Print records as they come. Returns the number of printed ones, and of those that the converters refused."""
-    from herdmesh.cli.kafka.record_text import decoded
+    from herdmesh.cli.kafka.conversion import decoded
 
     printed = refused = 0
 

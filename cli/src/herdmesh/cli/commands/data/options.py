@@ -1,7 +1,6 @@
-"""Options and endings that the commands for topics and records share.
+"""Options that the commands for topics and records share.
 
-Owns the options' texts, and the end of a command without an event loop: calls of Kafka's client block, so these
-commands have none.
+Owns the options' texts. Calls of Kafka's client block, so these commands have no event loop.
 
 Invariant: imports no Kafka client and no converter, so that `herd` starts without them.
 """
@@ -9,16 +8,11 @@ Invariant: imports no Kafka client and no converter, so that `herd` starts witho
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from herdmesh.cli.display.output import Format, out, print_error
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.kafka.options import ConverterOptions
 from herdmesh.cli.mesh.client import HerderClient, find_herder
@@ -75,25 +69,6 @@ WorkerOption = Annotated[
         "--worker", metavar="FILE", help="Worker properties, for converters that the connector does not name."
     ),
 ]
-#: The exit code of a shell for a process that ended by SIGPIPE: nobody reads its output any more.
-_EXIT_PIPE: Final = 141
-_EXIT_INTERRUPTED: Final = 130
-
-
-@contextmanager
-def command_end(output: Format) -> Generator[None]:
-    """Turn an error, Ctrl-C or a closed output into the end of the command."""
-    out.whole = output.is_wide
-    try:
-        yield
-    except CommandError as error:
-        print_error(error, output)
-        raise typer.Exit(error.exit_code) from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python prints an error about it at its end
-        raise typer.Exit(_EXIT_PIPE) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(_EXIT_INTERRUPTED) from None
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.markup import escape
 
+from herdmesh.cli.command_end import command_end
 from herdmesh.cli.commands.data.options import (
     AsConnectorOption,
     BootstrapOption,
@@ -18,7 +19,6 @@ from herdmesh.cli.commands.data.options import (
     KeyConverterOption,
     ValueConverterOption,
     WorkerOption,
-    command_end,
     converters,
     counted,
 )

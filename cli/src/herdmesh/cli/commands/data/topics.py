@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from herdmesh.cli.command_end import command_end
 from herdmesh.cli.commands.data.options import (
     BootstrapOption,
     CommandConfigOption,
     YesOption,
-    command_end,
     confirm,
     counted,
 )
