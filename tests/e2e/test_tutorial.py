@@ -138,7 +138,8 @@ def test_the_connector_is_short_and_its_tests_pass_as_printed(tmp_path: Path) ->
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_every_command_prints_the_output_of_the_pages(tmp_path: Path) -> None:
+def test_every_command_prints_the_output_of_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     folder = tmp_path / "tutorial"
     folder.mkdir()
     write_files(folder)

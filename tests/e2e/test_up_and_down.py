@@ -27,10 +27,10 @@ pytestmark = [pytest.mark.own_broker, pytest.mark.spark, pytest.mark.slow, pytes
 UP = ("up", "--detach", "--herders", "2", "--store-replicas", "2")
 
 
-async def _up(folder: Path) -> tuple[int, Any]:
-    """A process of its own, which leaves the supervisor behind when it ends."""
+async def _process(folder: Path, *arguments: str) -> tuple[int, Any]:
+    """A command in a process of its own, which leaves the supervisor behind when it ends."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "herdmesh.cli", *UP, "-o", "json"),
+        *(sys.executable, "-m", "herdmesh.cli", *arguments, "-o", "json"),
         cwd=folder,
         env={**os.environ, "JDK_JAVA_OPTIONS": " ".join([*QUICK_JVM, f"-Djava.io.tmpdir={os.environ['TMPDIR']}"])},
         stdout=asyncio.subprocess.PIPE,
@@ -74,22 +74,23 @@ async def test_a_second_up_continues_after_a_killed_supervisor(
     no process and no temporary file is left.
     """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     config = tmp_path / "sink.json"
     config.write_text(json.dumps({"name": "kept", "config": parquet_sink("nowhere-yet", tmp_path / "out", tasks=1)}))
     try:
-        code, first = await _up(tmp_path)
+        code, first = await _process(tmp_path, *UP)
         assert (code, first["ready"]) == (0, True)
         names = ["config-store", "config-store-2", "herder", "herder-2", "status-store", "status-store-2", "worker-1"]
         assert sorted(one["name"] for one in first["services"] if one["name"] != "broker") == names
         assert [len(first[part].split(",")) for part in ("herder", "config_store", "status_store")] == [2, 2, 2]
-        code, refused = await _up(tmp_path)
+        code, refused = await _process(tmp_path, *UP)
         assert code == 1
         assert str(first["supervisor"]["pid"]) in refused["error"]["message"]
         code, _ = await _herd("apply", "-f", str(config))
         assert code == 0
 
         os.kill(first["supervisor"]["pid"], signal.SIGKILL)
-        code, second = await _up(tmp_path)
+        code, second = await _process(tmp_path, *UP)
         assert (code, second["ready"]) == (0, True)
         before = {one["name"]: one for one in first["services"]}
         for one in second["services"]:
@@ -103,8 +104,8 @@ async def test_a_second_up_continues_after_a_killed_supervisor(
         await asyncio.to_thread(_until, lambda: set(os.listdir(temporary)) - left)  # the next worker has its folder
         assert not left & set(os.listdir(temporary)), "the next worker removes what the killed one left"
     finally:
-        code, stopped = await _herd("down")
-    assert (code, stopped["result"]) == (0, "stopped")
+        code, stopped = await _process(tmp_path, "down")
+    assert (code, stopped["result"], stopped["context"]) == (0, "stopped", second["context"])
     state = StackLayout(tmp_path / ".herd").read_state()
     assert state is not None
     running = [process for one in state.services if one.mark is not None and (process := one.mark.alive()) is not None]

@@ -53,7 +53,12 @@ class Terminal:
             return subprocess.Popen(
                 [sys.executable, "-m", "herdmesh.cli", *arguments],
                 cwd=self.folder,
-                env={**os.environ, MARKER: self.marker, "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM)},
+                env={
+                    **os.environ,
+                    MARKER: self.marker,
+                    "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM),
+                    "XDG_CONFIG_HOME": str(self.folder / "config"),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

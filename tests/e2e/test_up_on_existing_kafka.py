@@ -39,7 +39,11 @@ class Up:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "herdmesh.cli", "up", *options],
             cwd=folder,
-            env={**os.environ, "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM)},
+            env={
+                **os.environ,
+                "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM),
+                "XDG_CONFIG_HOME": str(folder / "config"),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -90,9 +94,10 @@ def test_up_uses_an_existing_cluster_and_prints_line_by_line(
         assert kafka.bootstrap in running
         assert str(folder / ".herd") in running
         assert "1 broker, so topics" in up.until("^note: the cluster has ")
-        herder = f"--herder={running.partition('the herder at ')[2].partition(';')[0]}"
-        apply = [sys.executable, "-m", "herdmesh.cli", "apply", "-f", "sink.json", herder]
-        subprocess.run(apply, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        assert "`herd --context mitü-雪 get connectors` reaches it from every folder" in up.until("^Its context is ")
+        apply = [sys.executable, "-m", "herdmesh.cli", "--context", "mitü-雪", "apply", "-f", folder / "sink.json"]
+        elsewhere = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config")}
+        subprocess.run(apply, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, env=elsewhere)
         up.until(rf"^sink-{re.escape(topic)} RUNNING, 2 of 2 tasks running")
         topics = admin.list_topics(timeout=30).topics
         assert {queue, f"{group}-configs", f"{group}-status"} <= set(topics)
@@ -103,6 +108,8 @@ def test_up_uses_an_existing_cluster_and_prints_line_by_line(
     assert [line for line in up.lines if line in ("stopping", "stopped")] == ["stopping", "stopped"]
     assert up.lines[-1] == "stopped"
     assert "worker-1 stopped" in up.lines
+    contexts = json.loads((folder / "config" / "herdmesh" / "contexts.json").read_text())
+    assert contexts == {"current": "", "contexts": {}}
     assert not (folder / ".herd" / "broker").exists()
     log = (folder / ".herd" / "logs" / "worker-1.log").read_text()
     assert "SparkR" not in log

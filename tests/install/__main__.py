@@ -48,8 +48,8 @@ def environment(work: Path, venv: Path) -> dict[str, str]:
     """
     inherited = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_DROPPED)}
     path = [one for one in os.environ["PATH"].split(os.pathsep) if not Path(one).is_relative_to(ROOT)]
-    cache = {"XDG_CACHE_HOME": str(work / "cache"), "PATH": os.pathsep.join([str(venv / "bin"), *path])}
-    return {**inherited, **cache}
+    folders = {"XDG_CACHE_HOME": str(work / "cache"), "XDG_CONFIG_HOME": str(work / "config")}
+    return {**inherited, **folders, "PATH": os.pathsep.join([str(venv / "bin"), *path])}
 
 
 def install(python: str, venv: Path, wheels: Sequence[Path], env: Mapping[str, str]) -> str:

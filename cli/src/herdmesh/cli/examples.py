@@ -14,9 +14,11 @@ EXAMPLES: Final[dict[tuple[str, ...], tuple[Example, ...]]] = {
     ("up",): (
         ("herd up", "everything in the foreground; Ctrl-C stops it"),
         ("herd up --workers 2 --detach", "in the background; `herd down` stops it"),
+        ("herd up --detach --context dev", "under a name of yours in `herd context list`"),
     ),
     ("down",): (
         ("herd down", "stop the mesh of this folder"),
+        ("herd down --context dev", "stop the mesh of another folder by the name of its context"),
         ("herd down --data /srv/mesh", "stop the mesh of another folder"),
     ),
     ("example", "list"): (("herd example list", "their names and what they show"),),

@@ -17,6 +17,8 @@ from herdmesh.cli.display.board import render_services
 from herdmesh.cli.display.output import Format, out, print_document
 from herdmesh.cli.display.stack_view import StackView, StartProgress, view_of, where_lines
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
+from herdmesh.cli.mesh import contexts, stack_context
+from herdmesh.cli.mesh.stack_context import StackContext
 from herdmesh.cli.runner import DATA_DIR, DataOption, OutputOption, run, tell_wait
 from herdmesh.cli.stop_signals import end_or_signal, stop_on_signals
 from herdmesh.devstack.errors import DataFolderGone
@@ -70,30 +72,36 @@ def up(
     data: DataOption = DATA_DIR,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Start broker, stores, herder and workers; Ctrl-C stops them in order. The data folder keeps everything."""
+    """Start broker, stores, herder and workers; Ctrl-C stops them in order. The data folder keeps everything.
+
+    While it runs, a context named after the folder (or --context NAME) reaches the mesh from every folder.
+    """
     settings = DetachedSettings(data, workers, herders, store_replicas, bootstrap_servers, command_config, group_id)
 
     async def work() -> None:
         if command_config is not None and not bootstrap_servers:
             message = "--command-config is for the Kafka cluster of --bootstrap-servers, which is missing"
             raise CommandError("USAGE", message, "Add --bootstrap-servers HOST:PORT.", EXIT_USAGE)
+        stack_context.check(data, contexts.selected())
         await (_detached(settings, output) if detach else _foreground(settings, output))
 
     run(output, work)
 
 
 def down(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> None:
-    """Stop in order the processes that `herd up --detach` started."""
+    """Stop in order the processes that `herd up --detach` started, and delete the context of the mesh."""
 
     async def work() -> None:
-        stopped = await _stop(StackLayout(data))
+        folder = stack_context.data_folder(data)
+        stopped = await _stop(StackLayout(folder))
+        removed = _forget(folder)
         if output.is_document:
-            print_document(output, {"result": "stopped" if stopped else "not_running", "data": str(data)})
+            result = "stopped" if stopped else "not_running"
+            print_document(output, {"result": result, "data": str(folder), "context": removed or None})
         elif stopped:
-            out.print("stopped")
+            out.print(f"stopped{f'; context {escape(removed)} is deleted' if removed else ''}", soft_wrap=True)
         else:
-            folder = escape(str(data.resolve()))
-            out.print(f"nothing runs in {folder}; --data DIR names the folder of another `herd up`", soft_wrap=True)
+            out.print(f"nothing runs in {escape(str(folder.resolve()))}; {escape(_elsewhere())}", soft_wrap=True)
 
     run(output, work)
 
@@ -102,7 +110,8 @@ def paths(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> N
     """List where `herd up` keeps data, logs, state and downloads."""
 
     async def work() -> None:
-        found = [*StackLayout(data).places(), (cache_dir(), "jars of the broker and reserved ports, for all folders")]
+        folder = stack_context.data_folder(data)
+        found = [*StackLayout(folder).places(), (cache_dir(), "jars of the broker and reserved ports, for all folders")]
         if output.is_document:
             print_document(
                 output, [{"path": str(path), "content": content, "exists": path.exists()} for path, content in found]
@@ -114,6 +123,35 @@ def paths(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> N
             out.print(f"{escape(str(path).ljust(width))}  {escape(content)}{missing}", soft_wrap=True)
 
     run(output, work)
+
+
+def _elsewhere() -> str:
+    """The stacks that run in other folders, for somebody who looks for one."""
+    try:
+        others = stack_context.running()
+    except CommandError:  # a damaged contexts file
+        others = []
+    if not others:
+        return "--data DIR names the folder of another `herd up`"
+    return "; ".join(f"in {data} a stack runs: `herd down --context {name}` stops it" for name, data in others)
+
+
+def _name(data: Path) -> StackContext | None:
+    """Add the context of a stack that runs. Without a context it runs all the same."""
+    try:
+        return stack_context.add(data, contexts.selected())
+    except CommandError as error:
+        tell_wait(f"the stack has no context: {error.message}. {error.next_step}")
+        return None
+
+
+def _forget(data: Path) -> str:
+    """Delete the context of a stack that was stopped; returns its name, "" = it had none."""
+    try:
+        return stack_context.remove(data)
+    except CommandError as error:
+        tell_wait(f"the context of the stack is not deleted: {error.message}. {error.next_step}")
+        return ""
 
 
 async def _stop(layout: StackLayout) -> bool:
@@ -155,13 +193,16 @@ async def _start_detached(
 
 async def _detached(settings: DetachedSettings, output: Format) -> None:
     if output.is_document:
-        print_document(output, asdict(await _start_detached(settings)))
+        state = await _start_detached(settings)
+        named = _name(settings.data_dir)
+        print_document(output, {**asdict(state), "context": named.name if named else None})
         return
     with StartProgress() as progress:
         state = await _start_detached(settings, progress.show)
+    named = _name(settings.data_dir)
     out.print(render_services(state))
     out.print()
-    for line in where_lines(state, StackLayout(settings.data_dir).data_dir):
+    for line in where_lines(state, StackLayout(settings.data_dir).data_dir, named.lines() if named else ()):
         out.print(line, soft_wrap=True)
     out.print("`herd down` stops all.")
 
@@ -179,6 +220,7 @@ async def _foreground(settings: DetachedSettings, output: Format) -> None:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         await stack.stop()
+        _forget(settings.data_dir)
         message = "all was stopped, because the output of `herd up` was closed"
         raise CommandError("OUTPUT", message, "`herd up --detach` runs without a terminal.") from error
     finally:
@@ -206,10 +248,14 @@ async def _show(
     if starting.exception() is not None:
         view.enter("failed")
         starting.result()
+    named = _name(stack.settings.data_dir)
+    if named is not None:
+        view.name(named)
     view.enter("running")
     await _first_of(view, None, stop)
     view.enter("stopping")
     await _end(stack, view, asyncio.create_task(stack.stop()), forced)
+    _forget(stack.settings.data_dir)
 
 
 async def _end(stack: Stack, view: StackView, ending: asyncio.Task[None], forced: asyncio.Event) -> None:
@@ -220,6 +266,7 @@ async def _end(stack: Stack, view: StackView, ending: asyncio.Task[None], forced
         with contextlib.suppress(asyncio.CancelledError):
             await ending
         await stack.kill()
+        _forget(stack.settings.data_dir)
         view.enter(_FORCED)
         view.__exit__()
         os._exit(EXIT_FORCED)  # a thread may still download jars

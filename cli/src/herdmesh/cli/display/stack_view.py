@@ -9,6 +9,7 @@ Invariant: each line is written when its event happens, also into a file or a pi
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from herdmesh.cli.display import views
 from herdmesh.cli.display.board import Board, render_services
 from herdmesh.cli.display.connector_lines import ConnectorLines
 from herdmesh.cli.display.output import Format, err, out, print_line
+from herdmesh.cli.mesh.stack_context import StackContext
 from herdmesh.devstack.layout import StackState
 from herdmesh.devstack.stack import Stack
 from herdmesh.devstack.supervision.state_lines import StateLines
@@ -32,10 +34,14 @@ _HINTS = {
 }
 
 
-def where_lines(state: StackState, data_dir: object) -> list[str]:
-    """The lines that follow the table of services: addresses, folder, notices. Markup."""
+def where_lines(state: StackState, data_dir: object, named: Sequence[str]) -> list[str]:
+    """The lines that follow the table of services: addresses, folder, notices. Markup.
+
+    `named`: the lines about the stack's context.
+    """
     lines = [f"Kafka serves at {state.bootstrap_servers}, the herder at {state.herder}."]
     lines.append(escape(f"Data and logs are in {data_dir}; `herd paths` lists what is where."))
+    lines += map(escape, named)
     return [*lines, *(f"[yellow]note[/] {escape(one)}" for one in state.notices)]
 
 
@@ -82,6 +88,9 @@ class StackView(Protocol):
     def enter(self, phase: str) -> None:
         """Show that a phase begins: starting, running, stopping; then stopped or failed."""
 
+    def name(self, context: StackContext) -> None:
+        """Set the context of the stack, which is shown from the phase `running` on."""
+
 
 def view_of(stack: Stack, output: Format) -> StackView:
     """The view for this output."""
@@ -98,6 +107,7 @@ class _Picture:
         self._board = Board()
         self._following: asyncio.Task[None] | None = None
         self._phase = "starting"
+        self._named: Sequence[str] = ()
         self._live = Live(self._drawn(), console=out, auto_refresh=False)
 
     def __enter__(self) -> StackView:
@@ -120,11 +130,14 @@ class _Picture:
             self._following.cancel()
         self.refresh()
 
+    def name(self, context: StackContext) -> None:
+        self._named = context.lines()
+
     def _drawn(self) -> Group:
         state = self._stack.state
         parts = [render_services(state), Text()]
         if self._phase == "running":
-            where = "\n".join(where_lines(state, self._stack.layout.data_dir))
+            where = "\n".join(where_lines(state, self._stack.layout.data_dir, self._named))
             parts += [Text.from_markup(where), Text(), self._board.render(), Text()]
         return Group(*parts, Text(_HINTS.get(self._phase, self._phase), style="dim"))
 
@@ -136,6 +149,7 @@ class _Lines:
         self._stack = stack
         self._services = StateLines()
         self._connectors = ConnectorLines()
+        self._named: Sequence[str] = ()
         self._waiting: list[str] = []
         """Lines of connectors. Printed by `refresh`: its caller handles a closed output, the watch could not."""
         self._following: asyncio.Task[None] | None = None
@@ -159,11 +173,16 @@ class _Lines:
             state = self._stack.state
             where = (f"Kafka serves at {state.bootstrap_servers}", f"the herder at {state.herder}")
             out.print(f"running: {', '.join(where)}; data and logs are in {escape(str(self._stack.layout.data_dir))}")
+            for line in self._named:
+                out.print(escape(line), soft_wrap=True)
             self._following = asyncio.create_task(Board().follow(state.herder, self._on_change))
         else:
             if self._following is not None:
                 self._following.cancel()
             out.print(phase)
+
+    def name(self, context: StackContext) -> None:
+        self._named = context.lines()
 
     def _on_change(self, name: str, connector: views.Json | None) -> None:
         change = self._connectors.change(name, connector)
@@ -177,6 +196,7 @@ class _Document:
     def __init__(self, stack: Stack, output: Format) -> None:
         self._stack = stack
         self._output = output
+        self._context: str | None = None
 
     def __enter__(self) -> StackView:
         return self
@@ -189,4 +209,7 @@ class _Document:
 
     def enter(self, phase: str) -> None:
         if phase == "running":
-            print_line(self._output, asdict(self._stack.state))
+            print_line(self._output, {**asdict(self._stack.state), "context": self._context})
+
+    def name(self, context: StackContext) -> None:
+        self._context = context.name

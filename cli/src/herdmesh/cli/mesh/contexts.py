@@ -10,9 +10,11 @@ folder while no context says otherwise. The current folder alone never moves a c
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -48,7 +50,9 @@ class Context:
     bootstrap_servers: str = ""
     """Its Kafka; "" = not known, or that of the stack in `data`."""
     command_config: str = ""
-    """File of client properties for that Kafka; "" = none."""
+    """File of client properties for that Kafka; "" = none, or that of the stack in `data`."""
+    of_up: bool = False
+    """Made by `herd up`; `herd down` deletes it (`stack_context`)."""
 
     def address(self, service: str) -> str:
         """The addresses of a service, or of Kafka; "" = not known. Those of a stack are read when they are used."""
@@ -94,8 +98,25 @@ class Contexts:
             partial.write_text(json.dumps(raw, indent=2) + "\n", "utf-8")
             os.replace(partial, path)
         except OSError as error:
-            text = f"{path} cannot be written: {error.strerror}"
-            raise CommandError("USAGE", text, "Set XDG_CONFIG_HOME to a folder of yours.", EXIT_USAGE) from None
+            raise _unwritable(path, error) from None
+
+    @staticmethod
+    @contextlib.contextmanager
+    def change() -> Generator[Contexts]:
+        """The contexts, for a change that is written at the end of the block. Commands wait for each other. Raises
+        CommandError.
+        """
+        path = contexts_file().with_suffix(".lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = path.open("w")
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            contexts = Contexts.read()
+            yield contexts
+            contexts.write()
 
     def get(self, name: str) -> Context:
         """A context by its name. Raises CommandError that lists the existing ones."""
@@ -124,6 +145,11 @@ class MeshTarget:
         return f"{where} ({self.address})" if where else self.address
 
 
+def _unwritable(path: Path, error: OSError) -> CommandError:
+    text = f"{path} cannot be written: {error.strerror}"
+    return CommandError("USAGE", text, "Set XDG_CONFIG_HOME to a folder of yours.", EXIT_USAGE)
+
+
 class _Selected:
     """The context that `--context` names in this process."""
 
@@ -133,6 +159,11 @@ class _Selected:
 def select(name: str) -> None:
     """Use a context for this command whatever the environment and the file say; "" = none is named."""
     _Selected.name = name
+
+
+def selected() -> str:
+    """The context that `--context` names; "" = none."""
+    return _Selected.name
 
 
 def contexts_file() -> Path:
