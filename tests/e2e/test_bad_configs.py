@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
+from typer.testing import CliRunner
 
+from herdmesh.cli.app import app
 from herdmesh.cli.errors import CommandError
 from tests.support.mesh import Mesh, assert_exact, parquet_sink
 
@@ -45,6 +50,41 @@ async def test_an_invalid_config_is_refused_with_its_field(
     assert any(says in message for message in messages), messages
     with pytest.raises(CommandError, match=name):
         await mesh.get(name)
+
+
+#: Keys that users wrote and that had no effect, with the key that they meant.
+MISSPELT: Final = {
+    "errors.tolerence": "errors.tolerance",
+    "errors.deadletterqueue.topic.nme": "errors.deadletterqueue.topic.name",
+    "transform": "transforms",
+    "herdmesh.restart.enable": "herdmesh.restart.enabled",
+    "config.action.relod": "config.action.reload",
+    "header.convertor": "header.converter",
+    "topics.regx": "topics.regex",
+}
+
+
+async def test_every_command_that_takes_a_config_warns_of_each_misspelt_key(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
+    """Else a dead letter queue or restart policy is off, and nobody knows before the first bad record."""
+    name = tmp_topic("sink")
+    config = {"connector.class": "FileStreamSink", "topics": mesh.create_topic(tmp_topic(), 1), "file": "/dev/null"}
+    file = tmp_path / "connector.json"
+    file.write_text(json.dumps({"name": name, "config": {**config, **dict.fromkeys(MISSPELT, "x")}}))
+    for command in ("validate", "plan", "apply --dry-run=server", "apply"):
+        arguments = [*command.split(), "-f", str(file), "--herder", mesh.stack.state.herder]
+        done = await asyncio.to_thread(CliRunner().invoke, app, arguments, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        for key, meant in MISSPELT.items():
+            (line,) = (line for line in done.stderr.splitlines() if f"{name}: {key} has no effect" in line)
+            assert line.startswith("warning: "), line
+            assert line.endswith(f"(did you mean {meant}?)"), line
+    shown = await asyncio.to_thread(
+        CliRunner().invoke, app, ["describe", "connector", name, "--herder", mesh.stack.state.herder]
+    )
+    assert all(f"did you mean {meant}?" in shown.stdout for meant in MISSPELT.values()), shown.stdout
+    await mesh.delete(name)
 
 
 async def test_one_failing_task_shows_its_trace_while_other_tasks_run(

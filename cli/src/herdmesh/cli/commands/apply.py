@@ -39,6 +39,9 @@ FilesOption = Annotated[
 ]
 RecursiveOption = Annotated[bool, typer.Option("--recursive", "-R", help="Read the folders within a folder too.")]
 
+Checked = tuple[GivenConnector, worker_service.ConfigValidation]
+"""A connector with the result of its validation."""
+
 
 class DryRun(StrEnum):
     """How far an apply goes without a change."""
@@ -81,12 +84,14 @@ def apply(
         if dry_run is DryRun.CLIENT:
             _print_client_dry_run(output, given, bad)
             return
+        checked: list[Checked] = []
         if len(given) > 1 or dry_run is DryRun.SERVER:  # a single connector is checked by its own apply
-            given = await without_invalid(client, given, bad)
+            checked = await without_invalid(client, given, bad)
+            given = [one for one, _ in checked]
         if bad and not keep_going:
             raise not_all(bad, "nothing was applied")
         if dry_run is DryRun.SERVER:
-            results = [await _would_apply(client, one, output) for one in given]
+            results = [await _would_apply(client, one, found.warnings, output) for one, found in checked]
         else:
             results = await _apply_all(client, given, bad, waiting, output, keep_going=keep_going)
         end_with(output, results, not_all(bad, f"{len(results)} applied") if bad else None)
@@ -134,10 +139,9 @@ def validate(
 
 async def without_invalid(
     client: HerderClient, given: Sequence[GivenConnector], bad: list[tuple[str, CommandError]]
-) -> list[GivenConnector]:
-    """The connectors whose configs are valid; `bad` gets the others. Raises any other error."""
-
-    valid: list[GivenConnector] = []
+) -> list[Checked]:
+    """The connectors whose configs are valid, with their validations; `bad` gets the others. Raises any other error."""
+    valid: list[Checked] = []
     for outcome in await bounded.run_all(given, lambda one: _validation(client, one)):
         if outcome.result is None:
             assert outcome.error is not None
@@ -151,7 +155,7 @@ async def without_invalid(
             tell_warnings(outcome.item.name, outcome.result.warnings)
             bad.append((outcome.item.source, error))
         else:
-            valid.append(outcome.item)
+            valid.append((outcome.item, outcome.result))
     return valid
 
 
@@ -228,8 +232,14 @@ def _has_failed(connector: views.Json) -> bool:
     return any(unit["state"] == "FAILED" for unit in (connector["connector"], *connector["tasks"]))
 
 
-async def _would_apply(client: HerderClient, one: GivenConnector, output: Format) -> views.Json:
-    """The result of an apply, without the apply."""
+async def _would_apply(
+    client: HerderClient,
+    one: GivenConnector,
+    warnings: Sequence[worker_service.ConfigWarning],
+    output: Format,
+) -> views.Json:
+    """The result of an apply, without the apply; `warnings` are those of its validation."""
+    tell_warnings(one.name, warnings)
     stored = await stored_config(client, one.stored_name)
     new = views.properties(to_properties({**one.config, "name": one.stored_name}))
     result = "created" if stored is None else "unchanged" if stored == new else "updated"
@@ -237,7 +247,12 @@ async def _would_apply(client: HerderClient, one: GivenConnector, output: Format
         more = "" if result == "unchanged" else " would be"
         text = f"connector [bold]{escape(one.stored_name)}[/]{more} {result}"
         out.print(f"{text} [dim](dry run on the server: nothing was changed)[/]")
-    return {"result": result, "dry_run": "server", "name": one.stored_name}
+    return {
+        "result": result,
+        "dry_run": "server",
+        "name": one.stored_name,
+        "warnings": views.warnings(warnings),
+    }
 
 
 async def stored_config(client: HerderClient, name: str) -> views.Json | None:

@@ -70,7 +70,7 @@ def create(
             raise unusable(offsets, f"offsets are for one connector, and the files have {len(given)}")
         begin_at = read_offsets(offsets) if offsets else []
         if len(given) > 1:  # a single connector is checked by its own create
-            given = await without_invalid(client, given, bad)
+            given = [one for one, _ in await without_invalid(client, given, bad)]
             bad += await _existing(client, given)
         if bad:
             raise not_all(bad, "nothing was created")
