@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -48,6 +49,12 @@ _KILL_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _PORT_ATTEMPTS = 3
 _LOG_TAIL_LINES = 20
+_LOG_TAIL_BYTES = 32_768
+_CAUSE_LINES = 200
+#: The line of an exception, or of what caused it, above its stack.
+_CAUSE = re.compile(
+    r"^(?:Caused by: |Exception in thread \S+ )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): .*)$", re.MULTILINE
+)
 #: For a broker that lives for minutes: starts with half the processor time, and never needs its full speed.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1",)
 
@@ -321,17 +328,20 @@ class Broker:
         log_rotation.rotate(self.log_path)
         return self.log_path.open("ab")
 
-    def _log_tail(self) -> str:
+    def _log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
         try:
             with self.log_path.open("rb") as log:
-                log.seek(max(0, self.log_path.stat().st_size - 16_384))
-                lines = log.read().decode(errors="replace").splitlines()
+                log.seek(max(0, self.log_path.stat().st_size - _LOG_TAIL_BYTES))
+                found = log.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
-        return "\n".join(lines[-_LOG_TAIL_LINES:])
+        return "\n".join(found[-lines:])
 
     def _with_log(self, message: str) -> str:
-        return f"{message}. The end of {self.log_path}:\n{self._log_tail()}"
+        text = self._log_tail(_CAUSE_LINES)
+        cause = _CAUSE.findall(text)
+        because = f": {cause[-1].strip()}" if cause else ""
+        return f"{message}{because}. The end of {self.log_path}:\n" + "\n".join(text.splitlines()[-_LOG_TAIL_LINES:])
 
 
 def _jvm_environment() -> dict[str, str]:

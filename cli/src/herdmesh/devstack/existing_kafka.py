@@ -33,6 +33,8 @@ class ExistingKafka:
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored: tuple[str, ...] = ()
     """Settings of the file that have no effect here."""
+    file: Path | None = None
+    """The file of the settings."""
 
     @staticmethod
     def of(bootstrap: str, command_config: Path | None) -> ExistingKafka:
@@ -59,7 +61,7 @@ class ExistingKafka:
             fix = f"; {error.fix}" if error.fix else ""
             raise KafkaUnusable(f"--command-config {command_config}: {redacted(str(error))}{fix}") from error
         unused = sorted({*ignored, *(read.keys() - used.keys() - {"bootstrap.servers"})})
-        return ExistingKafka(servers, used, tuple(unused))
+        return ExistingKafka(servers, used, tuple(unused), command_config.resolve())
 
     @property
     def access(self) -> Mapping[str, str]:

@@ -73,6 +73,8 @@ class StackState:
     supervisor: ProcessMark | None = None
     ready: bool = False
     bootstrap_servers: str = ""
+    command_config: str = ""
+    """File with the client settings of TLS and login for those brokers; "" = none."""
     # all replicas of each role, host:port, comma separated
     herder: str = ""
     config_store: str = ""

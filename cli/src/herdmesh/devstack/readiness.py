@@ -92,9 +92,9 @@ class ClusterHealth:
     under_replicated_partitions: list[str]
 
 
-def cluster_health(bootstrap: str, timeout_s: float) -> ClusterHealth | str:
+def cluster_health(bootstrap: str, access: Mapping[str, str], timeout_s: float) -> ClusterHealth | str:
     """The health of the cluster at `bootstrap`, or the reason why no broker answered. Blocks up to `timeout_s`;
-    creates no topic. Raises AccessUnusable for a client that cannot be created.
+    creates no topic. Raises AccessUnusable for a client that cannot be created with this `access`.
     """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
@@ -106,7 +106,7 @@ def cluster_health(bootstrap: str, timeout_s: float) -> ClusterHealth | str:
     def on_error(error: KafkaError) -> None:
         reasons.append(error.str())
 
-    config: dict[str, Any] = {"bootstrap.servers": bootstrap, "error_cb": on_error}
+    config: dict[str, Any] = {"bootstrap.servers": bootstrap, "error_cb": on_error, **access}
     try:
         admin = AdminClient(ready(config), logger=_SILENT)
     except KafkaException as error:

@@ -341,6 +341,7 @@ class Stack:
         if kafka.ignored:
             self._note(f"settings of --command-config without effect: {', '.join(kafka.ignored)}")
         self.state.bootstrap_servers = kafka.bootstrap
+        self.state.command_config = str(kafka.file or "")
         self._set("kafka", "serving")
 
     def _note(self, notice: str) -> None:

@@ -66,7 +66,7 @@ def doctor(
                 find_config_stores(config_store),
                 find_status_stores(status_store),
                 find_herder(herder),
-                _kafka(bootstrap_servers),
+                *_kafka(bootstrap_servers),
             )
         )
         if output.is_document:
@@ -79,15 +79,15 @@ def doctor(
     run(output, work)
 
 
-def _kafka(option: str | None) -> str:
-    """The Kafka to check, but for that of the stack in ./.herd, which is checked when it is the herder's. "" = none is
-    known, or the context has a file with its login, and only the stores log in.
+def _kafka(option: str | None) -> tuple[str, str]:
+    """The Kafka to check and the file with its login, but for that of the stack in ./.herd, which is checked when it is
+    the herder's. "" = none is known.
     """
     try:
         target = find_kafka_target(option)
     except CommandError:
-        return ""
-    return "" if target.command_config or target.source == "folder" else target.address
+        return "", ""
+    return ("", "") if target.source == "folder" else (target.address, target.command_config)
 
 
 def _explain(name: str, output: Format) -> None:

@@ -197,7 +197,8 @@ CODES: Final[dict[str, FindingCode]] = {
     "KAFKA_UNREACHABLE": _error(
         "kafka",
         "No broker answers this machine at the bootstrap servers.",
-        "Start Kafka, or name its address with --bootstrap-servers; a Kafka with logins is checked by the stores only.",
+        "Start Kafka, or name its address with --bootstrap-servers. For TLS and logins `herd context set` takes "
+        "--command-config.",
     ),
     "KAFKA_PARTITIONS_OFFLINE": _error(
         "kafka",

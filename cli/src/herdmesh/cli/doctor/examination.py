@@ -44,6 +44,8 @@ class ExaminedServices:
     status_stores: Sequence[str]
     herder: str
     bootstrap_servers: str = ""
+    command_config: str = ""
+    """File with the settings of TLS and login for the `bootstrap_servers`."""
     data_dir: Path = DEFAULT_DATA_DIR
 
 
@@ -52,10 +54,12 @@ async def examine(targets: ExaminedServices) -> views.Json:
     asked = [("config-store", address) for address in targets.config_stores]
     asked += [("status-store", address) for address in targets.status_stores]
     stack = _stack_of(targets)
-    bootstrap = targets.bootstrap_servers or (stack.bootstrap_servers if stack is not None else "")
+    cluster = targets.bootstrap_servers, targets.command_config
+    if not targets.bootstrap_servers and stack is not None:
+        cluster = stack.bootstrap_servers, stack.command_config
     herder, kafka, *replicas = await asyncio.gather(
         _herder(targets.herder),
-        asyncio.to_thread(machine.kafka, bootstrap, KAFKA_TIMEOUT_S),
+        asyncio.to_thread(machine.kafka, *cluster, KAFKA_TIMEOUT_S),
         *(_replica(store, address) for store, address in asked),
     )
     workers = await asyncio.gather(*(_worker(one) for one in herder["workers"] if one["address"]))

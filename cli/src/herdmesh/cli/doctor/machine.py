@@ -13,6 +13,8 @@ from typing import Final
 
 from herdmesh.cli.display.views import Json
 from herdmesh.cli.doctor.codes import finding
+from herdmesh.devstack.errors import AccessUnusable, KafkaUnusable
+from herdmesh.devstack.existing_kafka import ExistingKafka
 from herdmesh.devstack.layout import StackState
 from herdmesh.devstack.readiness import ClusterHealth, cluster_health
 
@@ -58,14 +60,18 @@ def disk_findings(name: str, disks: Sequence[Json]) -> Iterator[Json]:
             yield finding("DISK_LOW", "disk", name, message)
 
 
-def kafka(bootstrap_servers: str, timeout_s: float) -> Json:
+def kafka(bootstrap_servers: str, command_config: str, timeout_s: float) -> Json:
     """Kafka's brokers and partitions from this machine's view; `name` is empty when there is no address to query.
-    Blocks for up to the time limit.
+    Blocks for up to the time limit. `command_config`: file with the settings of TLS and login; "" = none.
     """
     found: Json = {"part": "kafka", "name": bootstrap_servers, "cluster_id": None, "findings": []}
     if not bootstrap_servers:
         return found
-    health = cluster_health(bootstrap_servers, timeout_s)
+    try:
+        cluster = ExistingKafka.of(bootstrap_servers, Path(command_config) if command_config else None)
+        health = cluster_health(cluster.bootstrap, cluster.access, timeout_s)
+    except (AccessUnusable, KafkaUnusable) as error:
+        health = str(error)
     if isinstance(health, str):
         found["findings"] = [finding("KAFKA_UNREACHABLE", "kafka", bootstrap_servers, health)]
         return found

@@ -62,6 +62,13 @@ class Context:
         state = StackLayout(Path(self.data)).read_state()
         return str(getattr(state, service)) if state is not None else ""
 
+    def kafka_config(self) -> str:
+        """The file of client properties for its Kafka; "" = none."""
+        if self.command_config or self.bootstrap_servers or not self.data:
+            return self.command_config
+        state = StackLayout(Path(self.data)).read_state()
+        return state.command_config if state is not None else ""
+
     def text(self) -> str:
         """The mesh for a message."""
         return self.data or self.herder
@@ -212,7 +219,7 @@ def find_kafka_target(option: str | None, in_file: str = "") -> MeshTarget:
     if context is None:
         state = StackLayout(DEFAULT_DATA_DIR).read_state()
         if state is not None and state.bootstrap_servers:
-            return MeshTarget(state.bootstrap_servers, "folder")
+            return MeshTarget(state.bootstrap_servers, "folder", command_config=state.command_config)
         raise CommandError(
             "USAGE",
             f"no Kafka is known: there is no stack in {DEFAULT_DATA_DIR} of this folder, and no address was given",
@@ -228,7 +235,7 @@ def find_kafka_target(option: str | None, in_file: str = "") -> MeshTarget:
     if not address:
         fix = f"`herd context set {name} --herder {context.herder} --bootstrap-servers HOST:PORT` adds it."
         raise CommandError("USAGE", f"context {name} has no address of a Kafka", fix, EXIT_USAGE)
-    return MeshTarget(address, "context", name, context.command_config)
+    return MeshTarget(address, "context", name, context.kafka_config())
 
 
 def _chosen() -> tuple[str, Context | None]:
