@@ -124,6 +124,11 @@ bench-herder: setup ## The control plane against Java Connect's on one broker, s
 	@$(BIN)/python -m herdmesh.devstack.jars connect
 	@$(BIN)/python -m bench.herder $(ARGS)
 
+.PHONY: bench-many
+bench-many: setup ## 50, 500 and 1,000 connectors from files beside Java Connect's REST calls (ARGS="--sizes 50 --idle-s 3")
+	@$(BIN)/python -m herdmesh.devstack.jars connect
+	@$(BIN)/python -m bench.many $(ARGS)
+
 .PHONY: bench-scale
 bench-scale: setup ## The control plane at 100 to 1,500 connectors: time, memory, threads and how each grows
 	@$(BIN)/python -m herdmesh.devstack.jars connect

@@ -124,9 +124,13 @@ class OurSide:
     async def start(self) -> None:
         await asyncio.to_thread(_compile, self._python)
         await self._stack.start(timeout_s=150)
-        address = self._stack.state.herder
-        self._client = await self._exits.enter_async_context(HerderClient(address))
-        self._following = asyncio.create_task(self._board.follow(address, self._note))
+        self._client = await self._exits.enter_async_context(HerderClient(self.address))
+        self._following = asyncio.create_task(self._board.follow(self.address, self._note))
+
+    @property
+    def address(self) -> str:
+        """The herder's address."""
+        return self._stack.state.herder
 
     async def stop(self) -> None:
         self._following.cancel()
@@ -143,15 +147,25 @@ class OurSide:
         request = messages.DeleteConnectorRequest(request_id=new_request_id(), name=name)
         await self._client.call(lambda stub: stub.DeleteConnector, request)
 
-    async def until_running(self, names: Collection[str], tasks: int = 1) -> None:
+    async def until_running(
+        self, names: Collection[str], tasks: int = 1, above: Mapping[str, int] | None = None
+    ) -> None:
+        """As in `Side`; with generations in `above`, each connector's tasks under a higher one."""
         left = set(names)
         async with asyncio.timeout(_WAIT_S):
             while True:
                 self._changed.clear()
-                left = {name for name in left if not self._runs(self._board.connectors.get(name), tasks)}
+                left = {name for name in left if not self._runs(name, tasks, (above or {}).get(name, -1))}
                 if not left:
                     return
                 await self._changed.wait()
+
+    def task_generations(self) -> dict[str, int]:
+        """The highest generation of each connector's tasks: a restart raises it."""
+        return {
+            name: max((task["generation"] for task in one["tasks"]), default=-1)
+            for name, one in self._board.connectors.items()
+        }
 
     async def until_gone(self, name: str) -> None:
         async with asyncio.timeout(_WAIT_S):
@@ -180,20 +194,22 @@ class OurSide:
         return held
 
     def control_plane(self) -> list[psutil.Process]:
-        return [one for name, one in self._processes() if not name.startswith("worker")]
+        return [one for name, one in self.processes() if not name.startswith("worker")]
 
     def everything(self) -> list[psutil.Process]:
         found: list[psutil.Process] = []
-        for _name, process in self._processes():
+        for _name, process in self.processes():
             found += [process, *process.children(recursive=True)]
         return found
 
-    def _processes(self) -> list[tuple[str, psutil.Process]]:
+    def processes(self) -> list[tuple[str, psutil.Process]]:
+        """The services by name."""
         marks = [(name, process.mark) for name, process in self._stack.processes.items()]
         return [(name, psutil.Process(mark.pid)) for name, mark in marks if mark is not None]
 
-    def _runs(self, shown: views.Json | None, tasks: int) -> bool:
-        if shown is None or len(shown["tasks"]) != tasks:
+    def _runs(self, name: str, tasks: int, above: int) -> bool:
+        shown = self._board.connectors.get(name)
+        if shown is None or len(shown["tasks"]) != tasks or any(one["generation"] <= above for one in shown["tasks"]):
             return False
         units = [shown["connector"], *shown["tasks"]]
         return all(unit["state"] == "RUNNING" and unit["worker_id"] not in self._dead for unit in units)
@@ -244,10 +260,17 @@ class JavaSide:
     async def delete(self, name: str) -> None:
         await asyncio.to_thread(self._asked.delete, name)
 
-    async def until_running(self, names: Collection[str], tasks: int = 1) -> None:
+    async def until_running(self, names: Collection[str], tasks: int = 1, pause_s: float = 0.0) -> None:
+        """As in `Side`; with a pause between two looks."""
         async with asyncio.timeout(_WAIT_S):
-            while not await asyncio.to_thread(self._all_run, names, tasks):
-                pass
+            while not await asyncio.to_thread(self._all_run, names, tasks):  # noqa: ASYNC110  # Java has no watch
+                await asyncio.sleep(pause_s)
+
+    async def until_all_gone(self, pause_s: float) -> None:
+        """Wait until no connector is listed."""
+        async with asyncio.timeout(_WAIT_S):
+            while await asyncio.to_thread(self._asked.names):  # noqa: ASYNC110  # Java has no watch
+                await asyncio.sleep(pause_s)
 
     async def until_gone(self, name: str) -> None:
         async with asyncio.timeout(_WAIT_S):

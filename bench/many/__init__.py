@@ -1,0 +1,1 @@
+"""Many connectors from files, beside Java Connect's: see `__main__.py`."""
