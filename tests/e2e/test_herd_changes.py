@@ -9,6 +9,7 @@ import asyncio
 import json
 import shlex
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,26 @@ async def test_files_of_every_form_are_applied_waited_for_and_changed_together(
     assert (code, "give --yes where nobody can answer" in stderr) == (2, True)
     code, gone, _ = await herd(mesh, "delete", "-f", str(folder), "--yes", "--wait", *JSON)
     assert (code, [one["result"] for one in gone]) == (0, ["deleted"] * 3)
+
+
+async def test_fifty_connectors_of_one_file_are_applied_and_deleted_in_seconds(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
+    """The goal is 5 s each on a quiet machine; three times that holds beside other tests."""
+    topic, run = mesh.create_topic(tmp_topic()), tmp_topic("fifty")
+    names = [f"{run}-{number:02}" for number in range(50)]
+    file = tmp_path / "fifty.json"
+    documents = [{"name": name, "config": _config(topic, tmp_path / f"{name}.txt")} for name in names]
+    file.write_text(json.dumps(documents))
+    begun_s = time.monotonic()
+    code, made, _ = await herd(mesh, "apply", "-f", str(file), *JSON)
+    applied_s = time.monotonic() - begun_s
+    assert (code, [(one["name"], one["result"]) for one in made]) == (0, [(name, "created") for name in names])
+    begun_s = time.monotonic()
+    code, gone, _ = await herd(mesh, "delete", "-f", str(file), "--yes", *JSON)
+    deleted_s = time.monotonic() - begun_s
+    assert (code, [(one["name"], one["result"]) for one in gone]) == (0, [(name, "deleted") for name in names])
+    assert (applied_s < 15, deleted_s < 15) == (True, True), (applied_s, deleted_s)
 
 
 def _starts(connector: Any) -> list[tuple[int, int]]:

@@ -58,6 +58,10 @@ class SessionWorker:
         self.epoch_max = 0
         self.logger_revision = revision_pb2.Revision()
         self.released = asyncio.Event()
+        #: names in the configs that it was to validate; `may_validate` is set unless a test holds the replies back.
+        self.validated: list[str] = []
+        self.may_validate = asyncio.Event()
+        self.may_validate.set()
         self._search = LeaderSearch(herder)
         self._status_channel = connect(status_store)
         self._statuses: StatusWriteServiceAsyncStub = StatusWriteServiceStub(self._status_channel)
@@ -179,6 +183,8 @@ class SessionWorker:
                 reply = pb.CommandReply(command_id=response.fence.command_id)
                 self._outbox.put_nowait(pb.SessionRequest(reply=reply))
             case "validate":
+                self.validated.append(response.validate.config.entries["name"].text)
+                await self.may_validate.wait()
                 reply = pb.CommandReply(command_id=response.validate.command_id)
                 reply.validation.CopyFrom(_validation(response.validate.config))
                 self._outbox.put_nowait(pb.SessionRequest(reply=reply))

@@ -21,19 +21,24 @@ from herdmesh.cli.commands import apply as command
 from herdmesh.cli.display.output import Format
 from herdmesh.cli.errors import from_reason
 from herdmesh.cli.runner import run
+from tests.support.batch_herder import BatchHerder
 
 GOOD = {"connector.class": "X", "tasks.max": "1"}
 
 
-class Herder:
+class Herder(BatchHerder):
     """A herder that refuses configs with `tasks.max` 0 and records the applied ones."""
 
     UpdateConnector = messages.UpdateConnectorRequest
     ValidateConfig = messages.ValidateConfigRequest
 
-    def __init__(self, lost_at: str = "") -> None:
+    def __init__(self) -> None:
+        super().__init__()
         self.applied: list[str] = []
-        self._lost_at = lost_at
+        self.request_ids: dict[str, set[str]] = {}
+        self._lost_at = ""
+        self._losses = 1_000
+        self._refuses = ""
 
     async def call(self, _method: Any, request: Any) -> Any:
         values = request.config.entries
@@ -42,8 +47,12 @@ class Herder:
             field = worker_service.ConfigField(name="tasks.max", errors=["must be at least 1"], fixes=["write 1"])
             shown = worker_service.ConfigValidation(error_count=int(wrong), fields=[field] if wrong else [])
             return messages.ValidateConfigResponse(validation=shown)
-        if request.name == self._lost_at:
+        self.request_ids.setdefault(request.name, set()).add(request.request_id)
+        if request.name == self._lost_at and self._losses:
+            self._losses -= 1
             raise from_reason("NO_LEADER", "nobody leads")
+        if request.name == self._refuses:
+            raise from_reason("REVISION_MISMATCH", "somebody changed it")
         self.applied.append(request.name)
         warning = worker_service.ConfigWarning(name="x", message="x has no effect: none", fix="leave it out")
         connector = connectors.Connector(name=request.name, config=common.Properties(entries=values))
@@ -128,13 +137,32 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path, apply: Apply, herder:
     assert "b.json: connector a is in" in told
 
 
-def test_a_failure_half_way_lists_the_applied_connectors(
+def test_an_error_of_one_does_not_keep_the_others_from_being_applied(
+    tmp_path: Path, apply: Apply, herder: Herder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(herder, "_refuses", "b")
+    code, told = apply(*_files(tmp_path, a=GOOD, b=GOOD, c=GOOD))
+    assert (code, herder.applied) == (4, ["a", "c"])
+    assert "connector b: somebody changed it; 2 applied" in " ".join(told.split())
+
+
+def test_a_batch_is_sent_again_until_a_leader_takes_it(
+    tmp_path: Path, apply: Apply, herder: Herder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(herder, "_lost_at", "b")
+    monkeypatch.setattr(herder, "_losses", 1)
+    code, _ = apply(*_files(tmp_path, a=GOOD, b=GOOD, c=GOOD))
+    assert (code, herder.applied) == (0, ["a", "c", "b"])
+    assert len(herder.request_ids["b"]) == 1
+
+
+def test_without_a_leader_each_connector_that_was_not_applied_is_named(
     tmp_path: Path, apply: Apply, herder: Herder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(herder, "_lost_at", "b")
     code, told = apply(*_files(tmp_path, a=GOOD, b=GOOD, c=GOOD))
-    assert (code, herder.applied) == (6, ["a"])
-    assert "applied: a" in told
+    assert (code, herder.applied) == (6, ["a", "c"])
+    assert "connector b: nobody leads; 2 applied" in " ".join(told.split())
 
 
 def test_a_setting_without_its_effect_is_reported_as_a_warning(apply: Apply, tmp_path: Path) -> None:

@@ -22,12 +22,14 @@ from herdmesh.cli.commands import lifecycle as command
 from herdmesh.cli.display.output import Format
 from herdmesh.cli.errors import from_reason
 from herdmesh.cli.runner import run
+from tests.support.batch_herder import BatchHerder
 
 
-class Herder:
+class Herder(BatchHerder):
     """A herder with connectors a, b and c; b has failed."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.changed: list[str] = []
         self.refuses = ""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+from herdmesh.herder.state.model import Validation
 from herdmesh.herder.state.model import events as ev
 from herdmesh.herder.state.model.requests import (
     CreateConnector,
@@ -90,6 +91,9 @@ def test_leadership_is_checked_before_anything_else(world: World, request_: Requ
         (CreateConnector("a", {**WRONG, "name": "b"}), "name"),
         (CreateConnector("a", WRONG), "wrong"),
         (CreateConnector("a", sink(1)), ConnectorExists),
+        (ValidateConfig(WRONG, "a\nb"), "name"),
+        (ValidateConfig({**WRONG, "name": "b"}, "a"), "name"),
+        (ValidateConfig(WRONG, ""), "name"),
         # name, validation, existence, revision
         (UpdateConnector("b", {**WRONG, "name": "c"}), "name"),
         (UpdateConnector("b", WRONG), "wrong"),
@@ -160,6 +164,20 @@ def test_requests_refused_without_a_worker_send_no_command(
     assert asked == []
     refused(world, CreateConnector("a", WRONG))
     assert [type(body) for body in asked] == [ValidateOnWorker]
+
+
+@pytest.mark.parametrize(
+    ("name", "request_"),
+    [
+        ("b", CreateConnector("b", sink(1), verdict=Validation())),
+        ("a", UpdateConnector("a", sink(2), verdict=Validation())),
+    ],
+)
+def test_a_config_with_a_verdict_is_not_validated_again(world: World, name: str, request_: Request) -> None:
+    world.kill("w1")
+    world.advance(10_000)
+    world.ask(request_)
+    assert world.config.entries[name].config["name"] == name
 
 
 def test_only_validated_requests_need_a_worker(world: World) -> None:

@@ -1,7 +1,8 @@
 """`herd apply` and `herd validate`: connectors from Connect's own files, stored or only checked.
 
-Owns the order of an apply: read all files, have all configs checked, then write, several at a time. Does not decide
-whether a config is a change: the config store compares, and writes nothing for an equal one.
+Owns the order of an apply: read all files, then send all in one batch, of which the herder has all configs checked
+before it writes the first. Does not decide whether a config is a change: the config store compares, and writes nothing
+for an equal one.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
 from herdmesh.cli.batch.connector_files import GivenConnector, read_all, shown_source, to_properties
 from herdmesh.cli.batch.results import end_with
+from herdmesh.cli.batch.sending import BatchOutcomes, ChangeBatch, send
 from herdmesh.cli.batch.waiting import Floors, StateWait, TimeoutOption, WaitOption, wait_of
 from herdmesh.cli.display import views
 from herdmesh.cli.display.output import Format, err, out, print_document
 from herdmesh.cli.errors import EXIT_CODES, CommandError, shown_violations
 from herdmesh.cli.mesh import bounded
 from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.mesh.outcomes import ItemOutcome
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -39,8 +42,8 @@ FilesOption = Annotated[
 ]
 RecursiveOption = Annotated[bool, typer.Option("--recursive", "-R", help="Read the folders within a folder too.")]
 
-Checked = tuple[GivenConnector, worker_service.ConfigValidation]
-"""A connector with the result of its validation."""
+Checked = tuple[GivenConnector, list[views.Json]]
+"""A connector whose config is valid, with the warnings about it."""
 
 
 class DryRun(StrEnum):
@@ -84,17 +87,22 @@ def apply(
         if dry_run is DryRun.CLIENT:
             _print_client_dry_run(output, given, bad)
             return
-        checked: list[Checked] = []
-        if len(given) > 1 or dry_run is DryRun.SERVER:  # a single connector is checked by its own apply
-            checked = await without_invalid(client, given, bad)
-            given = [one for one, _ in checked]
-        if bad and not keep_going:
-            raise not_all(bad, "nothing was applied")
         if dry_run is DryRun.SERVER:
-            results = [await _would_apply(client, one, found.warnings, output) for one, found in checked]
-        else:
-            results = await _apply_all(client, given, bad, waiting, output, keep_going=keep_going)
-        end_with(output, results, not_all(bad, f"{len(results)} applied") if bad else None)
+            checked = await valid_configs(client, given, bad)
+            if bad and not keep_going:
+                raise not_all(bad, "nothing was applied")
+            outcomes = await bounded.run_all(
+                checked, lambda one: _would_apply(client, *one), show=lambda result: _show_dry_run(result, output)
+            )
+            bad += [(outcome.item[0].source, outcome.error) for outcome in outcomes if outcome.error is not None]
+            results = [outcome.result for outcome in outcomes if outcome.result is not None]
+            end_with(output, results, not_all(bad, _applied(0)) if bad else None)
+            return
+        if bad and not keep_going:
+            if len(given) > 1:
+                await valid_configs(client, given, bad)
+            raise not_all(bad, "nothing was applied")
+        await _apply_all(client, given, bad, waiting, output, keep_going=keep_going)
 
     with_herder(output, herder, work)
 
@@ -137,26 +145,48 @@ def validate(
     with_herder(output, herder, work)
 
 
-async def without_invalid(
+async def valid_configs(
     client: HerderClient, given: Sequence[GivenConnector], bad: list[tuple[str, CommandError]]
 ) -> list[Checked]:
-    """The connectors whose configs are valid, with their validations; `bad` gets the others. Raises any other error."""
-    valid: list[Checked] = []
-    for outcome in await bounded.run_all(given, lambda one: _validation(client, one)):
-        if outcome.result is None:
-            assert outcome.error is not None
-            if outcome.error.reason != "CONFIG_INVALID":
-                raise outcome.error
-            bad.append((outcome.item.source, outcome.error))
-            continue
-        try:
-            refuse_invalid(outcome.item.name, outcome.result)
-        except CommandError as error:
-            tell_warnings(outcome.item.name, outcome.result.warnings)
-            bad.append((outcome.item.source, error))
-        else:
-            valid.append((outcome.item, outcome.result))
-    return valid
+    """The connectors whose configs are valid, with the warnings; `bad` gets the others. Raises any other error."""
+    sent = await send(
+        client,
+        ChangeBatch(
+            given,
+            change_of=update_of,
+            result_of=lambda one, reply: (one, views.warnings(reply.warnings)),
+            verb="checked",
+            warned=warn_of_refused,
+            validate_only=True,
+        ),
+    )
+    if sent.interrupted is not None:
+        raise sent.interrupted
+    bad += refused(sent.failed)
+    return sent.results
+
+
+def update_of(one: GivenConnector) -> messages.UpdateConnectorRequest:
+    """The request that creates or updates a connector."""
+    return messages.UpdateConnectorRequest(
+        request_id=new_request_id(), name=one.name, config=to_properties(one.config), allow_missing=True
+    )
+
+
+def warn_of_refused(one: GivenConnector, warnings: Iterable[worker_service.ConfigWarning]) -> None:
+    """Print the warnings about a config that is refused."""
+    tell_warnings(one.name, warnings)
+
+
+def refused(failed: Iterable[tuple[GivenConnector, CommandError]]) -> list[tuple[str, CommandError]]:
+    """The errors of a batch with the files of their connectors, and the connectors' names in the messages."""
+    return [(one.source, _named(one.name, error)) for one, error in failed]
+
+
+def _named(name: str, error: CommandError) -> CommandError:
+    if error.reason == "CONFIG_INVALID":
+        return replace(error, message=f"connector {name} would be refused")
+    return replace(error, message=f"connector {name}: {error.message}")
 
 
 async def tell_warnings_of_refused(client: HerderClient, one: GivenConnector, error: CommandError) -> None:
@@ -180,40 +210,56 @@ async def _apply_all(
     output: Format,
     *,
     keep_going: bool,
-) -> list[views.Json]:
-    """The results of the connectors that were applied; `bad` gets the others that were tried. Raises the first error
-    unless `keep_going`.
+) -> None:
+    """Apply the connectors, one by its own call and several as a batch, and end the command with their results. `bad`
+    has the files that are of no use.
     """
     await waiting.remember(client, (one.stored_name for one in given))
-    outcomes = await bounded.run_all(
-        given,
-        lambda one: _apply(client, one),
-        show=lambda result: _show(result, output),
-        stop_at_error=not keep_going,
-    )
-    results = [outcome.result for outcome in outcomes if outcome.result is not None]
+    if len(given) == 1 and not bad:
+        result = await _apply(client, given[0])
+        _show(result, output)
+        sent: BatchOutcomes[GivenConnector, views.Json] = BatchOutcomes([ItemOutcome(given[0], result)])
+    else:
+        sent = await send(
+            client,
+            ChangeBatch(
+                given,
+                change_of=update_of,
+                result_of=lambda _, reply: _result(reply),
+                verb="applied",
+                show=lambda result: _show(result, output),
+                warned=warn_of_refused,
+                keep_going=keep_going,
+                shows_progress=not output.is_document,
+            ),
+        )
+    results = sent.results
+    if sent.interrupted is not None:
+        end_with(output, results, sent.interrupted)
     floors = {
         str(one["name"]): waiting.floors_of(str(one["name"])) if one["result"] == "updated" else Floors()
         for one in results
     }
     late = await waiting.until(client, floors)
-    failed = [(outcome.item.source, outcome.error) for outcome in outcomes if outcome.error is not None]
-    if failed and not keep_going:
-        end_with(output, results, names_after(failed[0][1], results, "applied"))
     source_of = {one.stored_name: one.source for one in given}
-    bad += [*failed, *((source_of[name], error) for name, error in late.items())]
-    return results
+    bad = [*bad, *refused(sent.failed), *((source_of[name], error) for name, error in late.items())]
+    end_with(output, results, not_all(bad, _applied(len(results))) if bad else None)
+
+
+def _applied(count: int) -> str:
+    return f"{count} applied" if count else "nothing was applied"
 
 
 async def _apply(client: HerderClient, one: GivenConnector) -> views.Json:
-    request = messages.UpdateConnectorRequest(
-        request_id=new_request_id(), name=one.name, config=to_properties(one.config), allow_missing=True
-    )
     try:
-        reply = await client.call(lambda stub: stub.UpdateConnector, request)
+        reply = await client.call(lambda stub: stub.UpdateConnector, update_of(one))
     except CommandError as error:
         await tell_warnings_of_refused(client, one, error)
         raise replace(error, message=f"connector {one.name}: {error.message}") from None
+    return _result(reply)
+
+
+def _result(reply: messages.UpdateConnectorResponse) -> views.Json:
     result = "created" if reply.created else "unchanged" if reply.unchanged else "updated"
     return {"result": result, **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)}
 
@@ -232,27 +278,20 @@ def _has_failed(connector: views.Json) -> bool:
     return any(unit["state"] == "FAILED" for unit in (connector["connector"], *connector["tasks"]))
 
 
-async def _would_apply(
-    client: HerderClient,
-    one: GivenConnector,
-    warnings: Sequence[worker_service.ConfigWarning],
-    output: Format,
-) -> views.Json:
+async def _would_apply(client: HerderClient, one: GivenConnector, warnings: list[views.Json]) -> views.Json:
     """The result of an apply, without the apply; `warnings` are those of its validation."""
-    tell_warnings(one.name, warnings)
     stored = await stored_config(client, one.stored_name)
     new = views.properties(to_properties({**one.config, "name": one.stored_name}))
     result = "created" if stored is None else "unchanged" if stored == new else "updated"
+    return {"result": result, "dry_run": "server", "name": one.stored_name, "warnings": warnings}
+
+
+def _show_dry_run(result: views.Json, output: Format) -> None:
+    print_warnings(result["name"], result["warnings"])
     if not output.is_document:
-        more = "" if result == "unchanged" else " would be"
-        text = f"connector [bold]{escape(one.stored_name)}[/]{more} {result}"
+        more = "" if result["result"] == "unchanged" else " would be"
+        text = f"connector [bold]{escape(result['name'])}[/]{more} {result['result']}"
         out.print(f"{text} [dim](dry run on the server: nothing was changed)[/]")
-    return {
-        "result": result,
-        "dry_run": "server",
-        "name": one.stored_name,
-        "warnings": views.warnings(warnings),
-    }
 
 
 async def stored_config(client: HerderClient, name: str) -> views.Json | None:
@@ -281,12 +320,6 @@ async def _validation(client: HerderClient, one: GivenConnector) -> worker_servi
         await client.call(lambda stub: stub.ValidateConfig, request)
     ).validation
     return validation
-
-
-def names_after(error: CommandError, made: Sequence[views.Json], verb: str) -> CommandError:
-    """An error half-way, with the names of the connectors whose change was made beside it."""
-    names = ", ".join(str(one["name"]) for one in made)
-    return replace(error, message=f"{error.message}; {verb}: {names}") if names else error
 
 
 def not_all(bad: list[tuple[str, CommandError]], what_happened: str) -> CommandError:

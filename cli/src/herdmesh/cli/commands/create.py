@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, cast
 
@@ -15,23 +15,25 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_messages
 from herdmesh.cli.batch.connector_files import GivenConnector, read_all, read_json, to_properties, unusable
 from herdmesh.cli.batch.results import end_with
+from herdmesh.cli.batch.sending import BatchOutcomes, ChangeBatch, send
 from herdmesh.cli.batch.waiting import Floors, TimeoutOption, WaitOption, wait_of
 from herdmesh.cli.commands.apply import (
     FilesOption,
     RecursiveOption,
-    names_after,
     not_all,
     print_warnings,
+    refused,
     tell_warnings,
     tell_warnings_of_refused,
-    without_invalid,
+    valid_configs,
+    warn_of_refused,
 )
 from herdmesh.cli.display import views
 from herdmesh.cli.display.hidden_secrets import refuse_hidden
 from herdmesh.cli.display.output import Format, out
 from herdmesh.cli.errors import EXIT_USAGE, CommandError, from_reason
-from herdmesh.cli.mesh import bounded
 from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.mesh.outcomes import ItemOutcome
 from herdmesh.cli.queries import fetch_connectors
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
@@ -70,35 +72,61 @@ def create(
             raise unusable(offsets, f"offsets are for one connector, and the files have {len(given)}")
         begin_at = read_offsets(offsets) if offsets else []
         if len(given) > 1:  # a single connector is checked by its own create
-            given = [one for one, _ in await without_invalid(client, given, bad)]
             bad += await _existing(client, given)
         if bad:
+            if len(given) > 1:
+                await valid_configs(client, given, bad)
             raise not_all(bad, "nothing was created")
 
-        async def begin(one: GivenConnector) -> views.Json:
-            request = messages.CreateConnectorRequest(
+        def request_of(one: GivenConnector) -> messages.CreateConnectorRequest:
+            return messages.CreateConnectorRequest(
                 request_id=new_request_id(),
                 name=one.name,
                 config=to_properties(one.config),
                 initial_state=states[one.name],
                 initial_offsets=begin_at,
             )
-            return await _create(client, one, request)
 
-        def show(result: views.Json) -> None:
-            print_warnings(result["name"], result["warnings"])
-            if not output.is_document:
-                out.print(f"connector [bold]{escape(result['name'])}[/] created")
-
-        outcomes = await bounded.run_all(given, begin, show=show, stop_at_error=True)
-        results = [outcome.result for outcome in outcomes if outcome.result is not None]
-        failed = [outcome.error for outcome in outcomes if outcome.error is not None]
-        if failed:
-            end_with(output, results, names_after(failed[0], results, "created"))
+        sent = await _create_all(client, given, request_of, output)
+        results = sent.results
+        if sent.interrupted is not None:
+            end_with(output, results, sent.interrupted)
         late = await waiting.until(client, {str(one["name"]): Floors() for one in results})
-        end_with(output, results, not_all([*late.items()], f"{len(results)} created") if late else None)
+        source_of = {one.stored_name: one.source for one in given}
+        bad = [*refused(sent.failed), *((source_of[name], error) for name, error in late.items())]
+        what = f"{len(results)} created" if results else "nothing was created"
+        end_with(output, results, not_all(bad, what) if bad else None)
 
     with_herder(output, herder, work)
+
+
+async def _create_all(
+    client: HerderClient,
+    given: Sequence[GivenConnector],
+    request_of: Callable[[GivenConnector], messages.CreateConnectorRequest],
+    output: Format,
+) -> BatchOutcomes[GivenConnector, views.Json]:
+    """Create the connectors, one by its own call and several as a batch."""
+
+    def show(result: views.Json) -> None:
+        print_warnings(result["name"], result["warnings"])
+        if not output.is_document:
+            out.print(f"connector [bold]{escape(result['name'])}[/] created")
+
+    if len(given) == 1:
+        result = await _create(client, given[0], request_of(given[0]))
+        show(result)
+        return BatchOutcomes([ItemOutcome(given[0], result)])
+    batch = ChangeBatch(
+        given,
+        change_of=request_of,
+        result_of=lambda _, reply: _result(reply),
+        verb="created",
+        show=show,
+        warned=warn_of_refused,
+        shows_progress=not output.is_document,
+    )
+    return await send(client, batch)
 
 
 async def _create(client: HerderClient, one: GivenConnector, request: messages.CreateConnectorRequest) -> views.Json:
@@ -107,6 +135,10 @@ async def _create(client: HerderClient, one: GivenConnector, request: messages.C
     except CommandError as error:
         await tell_warnings_of_refused(client, one, error)
         raise replace(error, message=f"connector {one.name}: {error.message}") from None
+    return _result(reply)
+
+
+def _result(reply: messages.CreateConnectorResponse) -> views.Json:
     return {"result": "created", **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)}
 
 

@@ -1,15 +1,15 @@
 """`herd pause|resume|stop|restart|delete`: the life cycle of connectors, of one or of many.
 
-Owns the five commands. Several connectors are changed in bounded parallel work; an error of one does not keep the
-others from their change, and the command then ends with that error. Does not own the selection (`selection.py`), nor
-the wait (`waiting.py`).
+Owns the five commands. Several connectors are changed in bounded parallel work, deleted in one call; an error of one
+does not keep the others from their change, and the command then ends with that error. Does not own the selection
+(`selection.py`), nor the wait (`waiting.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.markup import escape
@@ -26,6 +26,7 @@ from herdmesh.cli.batch.selection import (
     NamesArgument,
     StateOption,
 )
+from herdmesh.cli.batch.sending import BatchOutcomes, ChangeBatch, send
 from herdmesh.cli.batch.waiting import Floors, StateWait, TimeoutOption, WaitOption, WaitState, wait_of
 from herdmesh.cli.display import views
 from herdmesh.cli.display.output import Format, err, out
@@ -38,6 +39,8 @@ from herdmesh.rpc.request_ids import new_request_id
 if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
 
+_Made: TypeAlias = tuple[views.Json, str, Floors]
+"""A change that was made: its document, its line for people, and the generations that it raises."""
 _NAMED_MAX = 10
 """Connectors that a question or an error names."""
 
@@ -116,7 +119,7 @@ def restart(
     if task is not None and not selection.is_one_name:
         raise typer.BadParameter("--task is for one connector: name it")
 
-    async def restart_one(client: HerderClient, name: str, waiting: StateWait) -> tuple[views.Json, str, Floors]:
+    async def restart_one(client: HerderClient, name: str, waiting: StateWait) -> _Made:
         before = waiting.floors_of(name)
         if task is not None:
             one = messages.RestartTaskRequest(request_id=new_request_id(), name=name, task=task)
@@ -164,19 +167,49 @@ def delete(
     """Delete connectors. Their offsets stay: a new connector of the same name continues from them."""
     selection = ConnectorSelection(names or (), match, state or (), everything, files or ())
 
-    async def delete_one(client: HerderClient, name: str, _: StateWait) -> tuple[views.Json, str, Floors]:
-        request = config_messages.DeleteConnectorRequest(request_id=new_request_id(), name=name)
-        try:
-            await client.call(lambda stub: stub.DeleteConnector, request)
-        except CommandError as error:
-            if not (allow_missing and error.reason == "CONNECTOR_NOT_FOUND"):
-                raise
-            text = f"connector [bold]{escape(name)}[/] does not exist"
-            return {"result": "missing", "name": name}, text, Floors()
-        text = f"connector [bold]{escape(name)}[/] deleted; its offsets stay"
-        return {"result": "deleted", "name": name}, text, Floors()
+    def deleted(name: str) -> _Made:
+        return (
+            {"result": "deleted", "name": name},
+            f"connector [bold]{escape(name)}[/] deleted; its offsets stay",
+            Floors(),
+        )
 
-    change = _Change("deleted", delete_one, WaitState.DELETED, asks=not yes, allows_missing=allow_missing)
+    def missing(name: str, error: CommandError) -> _Made | None:
+        if not (allow_missing and error.reason == "CONNECTOR_NOT_FOUND"):
+            return None
+        return {"result": "missing", "name": name}, f"connector [bold]{escape(name)}[/] does not exist", Floors()
+
+    async def delete_one(client: HerderClient, name: str, _: StateWait) -> _Made:
+        try:
+            await client.call(lambda stub: stub.DeleteConnector, _deletion(name))
+        except CommandError as error:
+            if (found := missing(name, error)) is not None:
+                return found
+            raise
+        return deleted(name)
+
+    async def delete_many(client: HerderClient, names: list[str]) -> BatchOutcomes[str, _Made]:
+        return await send(
+            client,
+            ChangeBatch(
+                names,
+                change_of=_deletion,
+                result_of=lambda name, _: deleted(name),
+                verb="deleted",
+                show=lambda made: out.print(made[1]) if not output.is_document else None,
+                forgiven=missing,
+                shows_progress=not output.is_document,
+            ),
+        )
+
+    change = _Change(
+        "deleted",
+        delete_one,
+        WaitState.DELETED,
+        asks=not yes,
+        allows_missing=allow_missing,
+        make_many=delete_many,
+    )
     _change_all(selection, change, wait, timeout, herder, output)
 
 
@@ -185,19 +218,25 @@ class _Change:
     """A change of one connector: its document, its line for people, and the generations that it raises."""
 
     verb: str
-    make: Callable[[HerderClient, str, StateWait], Awaitable[tuple[views.Json, str, Floors]]]
+    make: Callable[[HerderClient, str, StateWait], Awaitable[_Made]]
     ready: WaitState
     """The state that `--wait` alone waits for."""
     remembers: bool = False
     """The change raises generations: a wait compares them with those of before."""
     asks: bool = False
     allows_missing: bool = False
+    make_many: Callable[[HerderClient, list[str]], Awaitable[BatchOutcomes[str, _Made]]] | None = None
+    """The change of several in one call, and the lines for people; None = a call for each."""
+
+
+def _deletion(name: str) -> config_messages.DeleteConnectorRequest:
+    return config_messages.DeleteConnectorRequest(request_id=new_request_id(), name=name)
 
 
 def _target_change(
     verb: str, pick: Callable[[ConnectorServiceAsyncStub], Callable[..., Any]], request: Callable[..., Any]
 ) -> _Change:
-    async def make(client: HerderClient, name: str, _: StateWait) -> tuple[views.Json, str, Floors]:
+    async def make(client: HerderClient, name: str, _: StateWait) -> _Made:
         reply = await client.call(pick, request(request_id=new_request_id(), name=name))
         document = {"result": verb, **views.connector(reply.connector)}
         return document, f"connector [bold]{escape(name)}[/] {verb}", Floors()
@@ -225,16 +264,23 @@ def _change_all(
         if change.remembers:
             await waiting.remember(client, names)
 
-        outcomes = await bounded.run_all(
-            names,
-            lambda name: change.make(client, name, waiting),
-            show=lambda made: out.print(made[1]) if not output.is_document else None,
-        )
-        made = {outcome.item: outcome.result for outcome in outcomes if outcome.result is not None}
-        errors = [(outcome.item, outcome.error) for outcome in outcomes if outcome.error is not None]
-        errors += (await waiting.until(client, {name: floors for name, (_, _, floors) in made.items()})).items()
+        if change.make_many is not None and len(names) > 1:
+            sent = await change.make_many(client, names)
+        else:
+            sent = BatchOutcomes(
+                await bounded.run_all(
+                    names,
+                    lambda name: change.make(client, name, waiting),
+                    show=lambda made: out.print(made[1]) if not output.is_document else None,
+                )
+            )
+        made = {outcome.item: outcome.result for outcome in sent.outcomes if outcome.result is not None}
+        errors = sent.failed
+        if sent.interrupted is None:
+            errors += (await waiting.until(client, {name: floors for name, (_, _, floors) in made.items()})).items()
         results = [document for document, _, _ in made.values()]
-        end_with(output, results, _one_error(errors, change.verb, len(names)), as_list=not selection.is_one_name)
+        error = sent.interrupted or _one_error(errors, change.verb, len(names))
+        end_with(output, results, error, as_list=not selection.is_one_name)
 
     with_herder(output, herder, work)
 

@@ -40,7 +40,7 @@ _NOTICE_S = 0.8
 _SILENCE_S = 2.0
 _SILENCE_S_MIN = 0.25
 #: Reasons after which the same call may be sent again.
-_RETRIED = frozenset(
+RETRIED = frozenset(
     {
         *("NOT_LEADER", "NO_LEADER", "SHUTTING_DOWN", "NO_WORKER", "QUEUE_FULL"),
         *("STORE_REPLAYING", "NOT_WRITER", "WRITER_FENCED", "TOPIC_RECREATED"),
@@ -127,6 +127,11 @@ class HerderClient:
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     @property
+    def patience_s(self) -> float:
+        """Seconds to wait for a leading herder."""
+        return self._patience_s
+
+    @property
     def address(self) -> str:
         """The herder of the last call, or of the next one."""
         return self._search.address
@@ -140,6 +145,11 @@ class HerderClient:
         for channel in self._channels.values():
             await channel.close()
 
+    def check(self, request: Any) -> None:
+        """Raise CommandError for a change that may not be sent. `call` does it; a stream's caller does it itself."""
+        if self._check is not None:
+            self._check(request)
+
     async def call(
         self, pick: Callable[[ConnectorServiceAsyncStub], Callable[..., Any]], request: Any, timeout_s: float = 60.0
     ) -> Any:
@@ -147,8 +157,7 @@ class HerderClient:
 
         Raises `CommandError` with the service's reason, or `UNREACHABLE`.
         """
-        if self._check is not None:
-            self._check(request)
+        self.check(request)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._patience_s
         notice = loop.call_later(_NOTICE_S, self._announce)
@@ -184,7 +193,8 @@ class HerderClient:
         self, pick: Callable[[ConnectorServiceAsyncStub], Callable[..., Any]], request: Any
     ) -> AsyncIterator[Any]:
         """A stream from the leader, which is found as in `call`. Once begun, it ends with `CommandError` when it breaks
-        or its herder falls silent: the caller decides whether to open another.
+        or its herder falls silent: the caller decides whether to open another. `request` may be a function that makes
+        the iterator of requests of a stream; it is called for each attempt.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._patience_s
@@ -195,7 +205,9 @@ class HerderClient:
             while True:
                 address = self._search.address
                 stub = self._stub(address)
-                messages = aiter(pick(stub)(request))
+                sent = request() if callable(request) else request
+                with tracing.within(self._traceparent):
+                    messages = aiter(pick(stub)(sent, metadata=self._caller))
                 try:
                     while (message := await self._while_alive(stub, anext(messages, None))) is not None:
                         begun = True
@@ -281,7 +293,7 @@ class HerderClient:
         """Seconds to wait before the next attempt, None when there is none. Calls run side by side: only an error of
         the current address moves the search to the next one.
         """
-        if error.reason not in _RETRIED:
+        if error.reason not in RETRIED:
             return None
         if address != self._search.address:
             return 0.0
@@ -296,7 +308,7 @@ class HerderClient:
             return unreachable(self._configured, error.message)
         if isinstance(error, rpc_errors.NotLeader):
             return from_reason("NO_LEADER", str(error))
-        return _command_error(error)
+        return command_error(error)
 
     def _stub(self, address: str) -> ConnectorServiceAsyncStub:
         channel = self._channels.get(address)
@@ -331,7 +343,8 @@ def _must_be_the_leaders(reply: admin.GetClusterResponse) -> None:
     raise rpc_errors.NoLeader("no herder leads at the moment; try again")
 
 
-def _command_error(error: rpc_errors.HerdmeshError) -> CommandError:
+def command_error(error: rpc_errors.HerdmeshError) -> CommandError:
+    """The error of a command for a service's error."""
     if isinstance(error, rpc_errors.InvalidConfig):
         fields = shown_violations((one.field, one.message) for one in error.violations)
         return from_reason(error.reason, "the config was refused", fields)

@@ -138,18 +138,26 @@ def _store_metadata(error: BaseException) -> dict[str, str]:
 
 
 def pack(error: errors.HerdmeshError) -> tuple[grpc.StatusCode, str, bytes]:
-    """Code, message and the serialized google.rpc.Status for `DETAILS_KEY`."""
-    code = CODES[type(error)]
+    """Code, message and the serialized google.rpc.Status for `DETAILS_KEY`, short enough for trailing metadata."""
     message = error.message[:_MESSAGE_CHARACTERS_MAX]
-    status = status_pb2.Status(code=_number(code), message=message)
+    return CODES[type(error)], message, _details(error, message, error.violations[:_VIOLATIONS_MAX])
+
+
+def details(error: errors.HerdmeshError) -> bytes:
+    """The whole error as a serialized google.rpc.Status, for a field of a message; `from_details` restores it."""
+    return _details(error, error.message, error.violations)
+
+
+def _details(error: errors.HerdmeshError, message: str, violations: Iterable[errors.FieldViolation]) -> bytes:
+    status = status_pb2.Status(code=_number(CODES[type(error)]), message=message)
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
     status.details.add().Pack(info)
-    if error.violations:
-        request = error_details_pb2.BadRequest()
-        for violation in error.violations[:_VIOLATIONS_MAX]:
-            request.field_violations.add(field=violation.field, description=violation.message)
+    request = error_details_pb2.BadRequest()
+    for violation in violations:
+        request.field_violations.add(field=violation.field, description=violation.message)
+    if request.field_violations:
         status.details.add().Pack(request)
-    return code, message, status.SerializeToString()
+    return status.SerializeToString()
 
 
 def unpack(
@@ -158,14 +166,15 @@ def unpack(
     """The error that a status stands for; never fails. A status without our details is read by its code alone."""
     for key, value in trailing or ():
         if key == DETAILS_KEY and isinstance(value, bytes):
-            found = _from_details(value)
+            found = from_details(value)
             if found is not None:
                 return found
     bare = _BARE_CODES.get(code, errors.Internal)
     return bare.restore(f"{code.name}: {message}", {}, ())
 
 
-def _from_details(value: bytes) -> errors.HerdmeshError | None:
+def from_details(value: bytes) -> errors.HerdmeshError | None:
+    """The error of a serialized google.rpc.Status; None for one that is not ours."""
     try:
         status = status_pb2.Status.FromString(value)
         info = _first(status.details, error_details_pb2.ErrorInfo())

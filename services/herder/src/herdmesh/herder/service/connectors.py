@@ -1,7 +1,7 @@
 """`ConnectorService`: the API for users, the CLI and the REST gateway.
 
 Owns the translation of requests into the state's requests and of answers and views into responses; decides nothing.
-RPCs that need workers are in `queries` and `offsets`.
+RPCs that need workers are in `queries` and `offsets`, changes of many connectors in `batches`.
 
 Invariants: a view is encoded once for all callers, is as new as `encoded_views` promises, and is served by the leader
 only (GetCluster names the leader, from a follower too). A follower names the leader before it reads the request.
@@ -25,8 +25,9 @@ from herdmesh.herder.effects.cluster_id import ClusterId
 from herdmesh.herder.effects.topic_tracking import TopicTracking
 from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.loop import HerderLoop
+from herdmesh.herder.service.batches import BatchRpcs
 from herdmesh.herder.service.encoded_views import EncodedMeshViews
-from herdmesh.herder.service.offsets import OffsetRpcs
+from herdmesh.herder.state.model import Validation
 from herdmesh.herder.state.model import requests as rq
 from herdmesh.herder.wire import values, views
 from herdmesh.rpc import encoded, properties, revisions
@@ -49,7 +50,7 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 AnswerT = TypeVar("AnswerT", bound=rq.Answer)
 
 
-class ConnectorServicer(OffsetRpcs):
+class ConnectorServicer(BatchRpcs):
     """The public service. `version` is this release's."""
 
     def __init__(
@@ -77,16 +78,7 @@ class ConnectorServicer(OffsetRpcs):
         self, request: pb.CreateConnectorRequest, context: _Context
     ) -> pb.CreateConnectorResponse:
         self._must_lead(rq.CreateConnector)
-        wanted = rq.CreateConnector(
-            request.name,
-            properties.from_proto(request.config),
-            values.requested_target_state(request.initial_state, "initial_state"),
-            tuple(session_wire.offset_from(offset) for offset in request.initial_offsets),
-        )
-        written = await self._call(wanted, rq.Written, request.request_id, None, context)
-        return pb.CreateConnectorResponse(
-            meta=self._meta(), connector=self._changed(written.name), warnings=_warnings(written)
-        )
+        return await self._create(request, context, None)
 
     async def GetConnector(self, request: pb.GetConnectorRequest, context: _Context) -> pb.GetConnectorResponse:
         with self._loop.reading("GetConnector"):
@@ -134,15 +126,7 @@ class ConnectorServicer(OffsetRpcs):
         self, request: pb.UpdateConnectorRequest, context: _Context
     ) -> pb.UpdateConnectorResponse:
         self._must_lead(rq.UpdateConnector)
-        wanted = rq.UpdateConnector(request.name, properties.from_proto(request.config), request.allow_missing)
-        written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
-        return pb.UpdateConnectorResponse(
-            meta=self._meta(),
-            connector=self._changed(written.name),
-            created=written.created,
-            warnings=_warnings(written),
-            unchanged=written.unchanged,
-        )
+        return await self._update(request, context, None)
 
     async def PatchConnector(self, request: pb.PatchConnectorRequest, context: _Context) -> pb.PatchConnectorResponse:
         self._must_lead(rq.PatchConnector)
@@ -267,6 +251,35 @@ class ConnectorServicer(OffsetRpcs):
             )
 
     # --- inside
+
+    async def _create(
+        self, request: pb.CreateConnectorRequest, context: _Context, verdict: Validation | None
+    ) -> pb.CreateConnectorResponse:
+        wanted = rq.CreateConnector(
+            request.name,
+            properties.from_proto(request.config),
+            values.requested_target_state(request.initial_state, "initial_state"),
+            tuple(session_wire.offset_from(offset) for offset in request.initial_offsets),
+            verdict,
+        )
+        written = await self._call(wanted, rq.Written, request.request_id, None, context)
+        return pb.CreateConnectorResponse(
+            meta=self._meta(), connector=self._changed(written.name), warnings=_warnings(written)
+        )
+
+    async def _update(
+        self, request: pb.UpdateConnectorRequest, context: _Context, verdict: Validation | None
+    ) -> pb.UpdateConnectorResponse:
+        config = properties.from_proto(request.config)
+        wanted = rq.UpdateConnector(request.name, config, request.allow_missing, verdict)
+        written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
+        return pb.UpdateConnectorResponse(
+            meta=self._meta(),
+            connector=self._changed(written.name),
+            created=written.created,
+            warnings=_warnings(written),
+            unchanged=written.unchanged,
+        )
 
     async def _set_target(self, request: Any, target: TargetState, context: _Context) -> connector_pb2.Connector:
         self._must_lead(rq.SetTarget)

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2
+from herdmesh.api.herder.v1 import batch_messages_pb2 as herdmesh_dot_api_dot_herder_dot_v1_dot_batch__messages__pb2
 from herdmesh.api.herder.v1 import config_messages_pb2 as herdmesh_dot_api_dot_herder_dot_v1_dot_config__messages__pb2
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as herdmesh_dot_api_dot_herder_dot_v1_dot_lifecycle__messages__pb2
 from herdmesh.api.herder.v1 import offset_messages_pb2 as herdmesh_dot_api_dot_herder_dot_v1_dot_offset__messages__pb2
@@ -72,6 +73,11 @@ class ConnectorServiceStub:
                 '/herdmesh.api.herder.v1.ConnectorService/DeleteConnector',
                 request_serializer=herdmesh_dot_api_dot_herder_dot_v1_dot_config__messages__pb2.DeleteConnectorRequest.SerializeToString,
                 response_deserializer=herdmesh_dot_api_dot_herder_dot_v1_dot_config__messages__pb2.DeleteConnectorResponse.FromString,
+                _registered_method=True)
+        self.ChangeConnectors = channel.stream_stream(
+                '/herdmesh.api.herder.v1.ConnectorService/ChangeConnectors',
+                request_serializer=herdmesh_dot_api_dot_herder_dot_v1_dot_batch__messages__pb2.ChangeConnectorsRequest.SerializeToString,
+                response_deserializer=herdmesh_dot_api_dot_herder_dot_v1_dot_batch__messages__pb2.ChangeConnectorsResponse.FromString,
                 _registered_method=True)
         self.PauseConnector = channel.unary_unary(
                 '/herdmesh.api.herder.v1.ConnectorService/PauseConnector',
@@ -238,6 +244,14 @@ class ConnectorServiceServicer:
 
     def DeleteConnector(self, request, context):
         """DeleteConnector removes a connector; its offsets stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeConnectors(self, request_iterator, context):
+        """ChangeConnectors creates, updates and deletes many connectors: each config is validated once, and all changes are
+        written side by side. An error of one change does not stop the others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -445,6 +459,11 @@ def add_ConnectorServiceServicer_to_server(servicer, server):
                     servicer.DeleteConnector,
                     request_deserializer=herdmesh_dot_api_dot_herder_dot_v1_dot_config__messages__pb2.DeleteConnectorRequest.FromString,
                     response_serializer=herdmesh_dot_api_dot_herder_dot_v1_dot_config__messages__pb2.DeleteConnectorResponse.SerializeToString,
+            ),
+            'ChangeConnectors': grpc.stream_stream_rpc_method_handler(
+                    servicer.ChangeConnectors,
+                    request_deserializer=herdmesh_dot_api_dot_herder_dot_v1_dot_batch__messages__pb2.ChangeConnectorsRequest.FromString,
+                    response_serializer=herdmesh_dot_api_dot_herder_dot_v1_dot_batch__messages__pb2.ChangeConnectorsResponse.SerializeToString,
             ),
             'PauseConnector': grpc.unary_unary_rpc_method_handler(
                     servicer.PauseConnector,
@@ -752,6 +771,33 @@ class ConnectorService:
             '/herdmesh.api.herder.v1.ConnectorService/DeleteConnector',
             herdmesh_dot_api_dot_herder_dot_v1_dot_config__messages__pb2.DeleteConnectorRequest.SerializeToString,
             herdmesh_dot_api_dot_herder_dot_v1_dot_config__messages__pb2.DeleteConnectorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeConnectors(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/herdmesh.api.herder.v1.ConnectorService/ChangeConnectors',
+            herdmesh_dot_api_dot_herder_dot_v1_dot_batch__messages__pb2.ChangeConnectorsRequest.SerializeToString,
+            herdmesh_dot_api_dot_herder_dot_v1_dot_batch__messages__pb2.ChangeConnectorsResponse.FromString,
             options,
             channel_credentials,
             insecure,

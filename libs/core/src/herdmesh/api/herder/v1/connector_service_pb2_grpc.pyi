@@ -6,6 +6,7 @@ The public service, for all actions of users. Served by the leading herder; othe
 from collections import abc as _abc
 from grpc import aio as _aio
 from herdmesh.api.herder.v1 import admin_messages_pb2 as _admin_messages_pb2
+from herdmesh.api.herder.v1 import batch_messages_pb2 as _batch_messages_pb2
 from herdmesh.api.herder.v1 import config_messages_pb2 as _config_messages_pb2
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as _lifecycle_messages_pb2
 from herdmesh.api.herder.v1 import offset_messages_pb2 as _offset_messages_pb2
@@ -50,6 +51,10 @@ class ConnectorServiceStub:
     """PatchConnector changes some keys of a config; null removes a key (KIP-477)."""
     DeleteConnector: _grpc.UnaryUnaryMultiCallable[_config_messages_pb2.DeleteConnectorRequest, _config_messages_pb2.DeleteConnectorResponse]
     """DeleteConnector removes a connector; its offsets stay."""
+    ChangeConnectors: _grpc.StreamStreamMultiCallable[_batch_messages_pb2.ChangeConnectorsRequest, _batch_messages_pb2.ChangeConnectorsResponse]
+    """ChangeConnectors creates, updates and deletes many connectors: each config is validated once, and all changes are
+    written side by side. An error of one change does not stop the others.
+    """
     PauseConnector: _grpc.UnaryUnaryMultiCallable[_lifecycle_messages_pb2.PauseConnectorRequest, _lifecycle_messages_pb2.PauseConnectorResponse]
     """PauseConnector keeps tasks on their workers and moves no records."""
     ResumeConnector: _grpc.UnaryUnaryMultiCallable[_lifecycle_messages_pb2.ResumeConnectorRequest, _lifecycle_messages_pb2.ResumeConnectorResponse]
@@ -123,6 +128,10 @@ class ConnectorServiceAsyncStub(ConnectorServiceStub):
     """PatchConnector changes some keys of a config; null removes a key (KIP-477)."""
     DeleteConnector: _aio.UnaryUnaryMultiCallable[_config_messages_pb2.DeleteConnectorRequest, _config_messages_pb2.DeleteConnectorResponse]  # type: ignore[assignment]
     """DeleteConnector removes a connector; its offsets stay."""
+    ChangeConnectors: _aio.StreamStreamMultiCallable[_batch_messages_pb2.ChangeConnectorsRequest, _batch_messages_pb2.ChangeConnectorsResponse]  # type: ignore[assignment]
+    """ChangeConnectors creates, updates and deletes many connectors: each config is validated once, and all changes are
+    written side by side. An error of one change does not stop the others.
+    """
     PauseConnector: _aio.UnaryUnaryMultiCallable[_lifecycle_messages_pb2.PauseConnectorRequest, _lifecycle_messages_pb2.PauseConnectorResponse]  # type: ignore[assignment]
     """PauseConnector keeps tasks on their workers and moves no records."""
     ResumeConnector: _aio.UnaryUnaryMultiCallable[_lifecycle_messages_pb2.ResumeConnectorRequest, _lifecycle_messages_pb2.ResumeConnectorResponse]  # type: ignore[assignment]
@@ -235,6 +244,16 @@ class ConnectorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_config_messages_pb2.DeleteConnectorResponse, _abc.Awaitable[_config_messages_pb2.DeleteConnectorResponse]]:
         """DeleteConnector removes a connector; its offsets stay."""
+
+    @_abc_1.abstractmethod
+    def ChangeConnectors(
+        self,
+        request_iterator: _MaybeAsyncIterator[_batch_messages_pb2.ChangeConnectorsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_batch_messages_pb2.ChangeConnectorsResponse], _abc.AsyncIterator[_batch_messages_pb2.ChangeConnectorsResponse]]:
+        """ChangeConnectors creates, updates and deletes many connectors: each config is validated once, and all changes are
+        written side by side. An error of one change does not stop the others.
+        """
 
     @_abc_1.abstractmethod
     def PauseConnector(

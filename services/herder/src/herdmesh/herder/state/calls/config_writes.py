@@ -8,7 +8,8 @@ So a retried create is answered with its first outcome and not with CONNECTOR_EX
 update or a patch gives the config that is stored: then nothing is written and nothing restarts.
 
 Order of checks as observable in Connect (docs/reference/connect/herder.md, section 4.1): name, validation, existence,
-write. For a patch: existence, validation of the merged config, write.
+write. For a patch: existence, validation of the merged config, write. In a batch (`service/batches.py`) all validations
+come before the first write, and the write has the verdict with it.
 
 Invariant: a write goes out only while no other call holds the connector (`initial_offsets.must_wait`).
 """
@@ -31,7 +32,7 @@ from herdmesh.herder.state.memory import (
     Op,
     OpKind,
 )
-from herdmesh.herder.state.model import NAME_KEY
+from herdmesh.herder.state.model import NAME_KEY, Validation
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.instructions import DeleteConfig, PutConfig, PutTarget, RequestRestart
 from herdmesh.herder.state.model.requests import (
@@ -102,9 +103,14 @@ class StoreWrite(RequestHandler):
 class ValidatedWrite(StoreWrite):
     """Write of a config, which a worker validates first."""
 
-    def validate(self, memory: HerderMemory, call: Call, config: Properties) -> None:
-        """Have a worker validate the config that is to be written."""
-        request_validation(memory, call, {**config, NAME_KEY: own_name(config, call.name)})
+    def validate(self, memory: HerderMemory, call: Call, config: Properties, verdict: Validation | None) -> None:
+        """Have a worker validate the config that is to be written; with a verdict, write it."""
+        config = {**config, NAME_KEY: own_name(config, call.name)}
+        if verdict is None:
+            request_validation(memory, call, config)
+        else:
+            call.config, call.validation = config, verdict
+            self.write_when_free(memory, call)
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         """Act on the worker's verdict. Raises InvalidConfig, NoWorker."""
@@ -128,11 +134,11 @@ class CreateHandler(ValidatedWrite):
     request: CreateConnector
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Have the config validated. Raises InvalidConfig for a name that Connect refuses."""
+        """Have the config validated, or written. Raises InvalidConfig for a name that Connect refuses."""
         given = self.request.config.get(NAME_KEY)
         named = trimmed(self.request.name) or (trimmed(given) if isinstance(given, str) else "")
         call.name, call.may_create = checked_name(named), True
-        self.validate(memory, call, self.request.config)
+        self.validate(memory, call, self.request.config, self.request.verdict)
         return None
 
     def prepare(self, memory: HerderMemory, call: Call) -> bool:
@@ -172,12 +178,12 @@ class UpdateHandler(ValidatedWrite):
     request: UpdateConnector
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Have the config validated. Raises InvalidConfig for a name that Connect refuses."""
+        """Have the config validated, or written. Raises InvalidConfig for a name that Connect refuses."""
         call.name, call.may_create = (
             checked_name(given_name(memory.stores, self.request.name)),
             self.request.allow_missing,
         )
-        self.validate(memory, call, self.request.config)
+        self.validate(memory, call, self.request.config, self.request.verdict)
         return None
 
     def instruction(self, memory: HerderMemory, call: Call, op: int, options: WriteOptions) -> PutConfig:

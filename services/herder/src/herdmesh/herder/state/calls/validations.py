@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from herdmesh.herder.state.calls.connector_names import checked_name, given_name, own_name, trimmed
 from herdmesh.herder.state.calls.handler import RequestHandler
 from herdmesh.herder.state.memory import (
     Call,
@@ -15,6 +16,7 @@ from herdmesh.herder.state.memory import (
     Command,
     HerderMemory,
 )
+from herdmesh.herder.state.model import NAME_KEY
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.model.requests import Answer, ValidateConfig, Validated
 from herdmesh.herder.state.workers import commands
@@ -29,15 +31,23 @@ class ValidateHandler(RequestHandler):
     request: ValidateConfig
 
     def begin(self, memory: HerderMemory, call: Call) -> Answer | None:
-        """Have a worker validate the config. Raises as `commands.send_to_able_worker`."""
-        request_validation(memory, call, self.request.config)
+        """Have a worker validate the config. Raises as `commands.send_to_able_worker`; InvalidConfig for a name that
+        Connect refuses.
+        """
+        config = self.request.config
+        if self.request.name is not None:
+            given = config.get(NAME_KEY)
+            named = self.request.name or (trimmed(given) if isinstance(given, str) else "")
+            name = checked_name(given_name(memory.stores, named) if named else "")
+            config = {**config, NAME_KEY: own_name(config, name)}
+        request_validation(memory, call, config)
         return None
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         return Validated(commands.verdict(reply))
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        request_validation(memory, call, self.request.config)
+        request_validation(memory, call, call.config or {})
         return None
 
 

@@ -32,22 +32,24 @@ class CreateConnector:
     """`name` may be empty when the config has it. `initial_target` None = not set (STARTED).
 
     `initial_offsets` are written with the connector, in one transaction; other offsets of an earlier connector of the
-    name stay.
+    name stay. `verdict`: a worker has just accepted this config; None = a worker validates it first.
     """
 
     name: str
     config: Properties
     initial_target: TargetState | None = None
     initial_offsets: tuple[OffsetEntry, ...] = ()
+    verdict: Validation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateConnector:
-    """Replace a config; `allow_missing` creates."""
+    """Replace a config; `allow_missing` creates. `verdict` as in CreateConnector."""
 
     name: str
     config: Properties
     allow_missing: bool = False
+    verdict: Validation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,12 @@ class RestartTask:
 
 @dataclass(frozen=True, slots=True)
 class ValidateConfig:
-    """Validate on a worker that has the plugin."""
+    """Validate on a worker that has the plugin. `name`: that of the create or update that is to follow, whose rules
+    about names count too; None = the config alone.
+    """
 
     config: Properties
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
