@@ -17,6 +17,7 @@ from tests.docs.blocks import ROOT, Block, blocks, pages
 
 #: page -> the test (or the command) that runs its `sh` and `text` blocks, or writes them.
 RUN_BY: Final = {
+    "docs/tutorials/first-hour.md": "tests/e2e/test_first_hour.py",
     "docs/tutorials/connector.md": "tests/e2e/test_tutorial.py",
     "README.md": "tests/e2e/test_tutorial.py",
     "docs/quick-start.md": "tests/e2e/test_tutorial.py",

@@ -60,7 +60,7 @@ def history(
             return
         _print_changes(listed, by=all_changes)
         if steps:
-            err.print(f"[dim]and {steps} steps of the herder among them; --all lists these too[/]")
+            err.print(f"[dim]{steps} {'step' if steps == 1 else 'steps'} of the herder left out; --all lists all[/]")
 
     run(output, work)
 

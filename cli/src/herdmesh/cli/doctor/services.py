@@ -100,7 +100,8 @@ def checks(herder: Json, workers: Sequence[Json], kafka: Json, stack: StackState
     unchecked: list[str] = []
     if herder["state"] == "LEADS":
         tasks = sum(len(one["tasks"]) for one in herder["connectors"])
-        checked += [f"{len(herder['connectors'])} connectors", f"{tasks} tasks", f"{len(herder['workers'])} workers"]
+        counts = (len(herder["connectors"]), "connector"), (tasks, "task"), (len(herder["workers"]), "worker")
+        checked += [f"{count} {noun}" if count == 1 else f"{count} {noun}s" for count, noun in counts]
     else:
         unchecked.append("connectors, tasks and workers (no herder leads)")
     if kafka["name"]:

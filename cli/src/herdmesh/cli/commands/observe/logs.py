@@ -188,7 +188,7 @@ async def _show(
         for worker_id, why in calls.silent.items():
             err.print(f"[yellow]worker {escape(worker_id)} does not answer:[/] {escape(why)}", soft_wrap=True)
         if followed.cut and not follow:
-            err.print("[dim]earlier lines: a larger --tail, or the worker's own log[/]")
+            err.print("[dim]earlier lines left out: a larger --tail, or the worker's own log, has more[/]")
         if follow:
             await _follow(followed, lambda: list_workers(client), only, _printer(output))
 

@@ -123,6 +123,6 @@ def _last_word(order: RunOrder, link: WorkerLink, spans: RunSpans | None) -> run
         message, trace, error_class = classify(error)
         if spans is not None:
             spans.failed(message)
-        _log.info("run_failed", message=message, error_class=error_class)
+        _log.error("run_failed", message=message, error_class=error_class)
         failure = Failure(message, trace or traceback.format_exc(), error_class)
         return run_service_pb2.RunRequest(failed=run_service_pb2.RunFailed(failure=session_wire.failure_to(failure)))

@@ -20,7 +20,7 @@ from herdmesh.herder.state.memory import (
     Step,
 )
 from herdmesh.herder.state.model import ConnectorEntry, ConnectorType
-from herdmesh.herder.state.model.restart_policy import policy_of
+from herdmesh.herder.state.model.restart_policy import policy_of, span_text
 from herdmesh.herder.state.workers import plugin_catalog
 from herdmesh.session.model import Failure, Properties, TargetState
 
@@ -95,8 +95,8 @@ def _policy(step: Step, old: ConnectorEntry | None, entry: ConnectorEntry) -> It
         yield "Restart policy: off (herdmesh.restart.enabled): a task that fails stays FAILED until it is restarted."
     else:
         yield (
-            f"Restart policy: at most {policy.attempts_max} restarts of a task within {policy.window_ms} ms, after "
-            f"{policy.backoff_ms} to {policy.backoff_max_ms} ms."
+            f"Restart policy: at most {policy.attempts_max} restarts of a task within {span_text(policy.window_ms)}, "
+            f"each {span_text(policy.backoff_ms)} to {span_text(policy.backoff_max_ms)} after the failure."
         )
     if old is not None and old.config != entry.config:
         yield "The changed config gives its units a new restart budget."

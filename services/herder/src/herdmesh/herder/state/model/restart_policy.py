@@ -341,7 +341,7 @@ def explained(
         case Verdict.RESTART:
             return f"failed ({error_class}); restart {history.attempt} of {policy.attempts_max} follows"
         case Verdict.SPENT:
-            times = f"{len(history.attempts_ms)} restarts within {_span(policy.window_ms)}"
+            times = f"{len(history.attempts_ms)} restarts within {span_text(policy.window_ms)}"
             return f"failed again after {times}: no more automatic restarts; fix the cause and {cure}"
         case Verdict.OFF:
             return f"failed ({error_class}); it is not restarted automatically, {ENABLED_KEY} is off: {cure}"
@@ -370,7 +370,8 @@ _HOPELESS = {
 }
 
 
-def _span(ms: int) -> str:
+def span_text(ms: int) -> str:
+    """A time for people, in the largest unit that divides it: `1 h`, `90 s`, `1500 ms`."""
     for unit, length_ms in (("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if ms % length_ms == 0:
             return f"{ms // length_ms} {unit}"
