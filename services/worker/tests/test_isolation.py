@@ -17,8 +17,10 @@ import pytest
 import pytest_asyncio
 
 from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from services.worker.tests import breaking_sink
+from services.worker.tests.fakes import assignment, unit
 from services.worker.tests.test_worker_process import (
     FAILED,
     RUNNING,
@@ -141,3 +143,30 @@ async def _goes_on(worker: WorkerProcess, name: str, topic: str, pid: int) -> No
 
 async def _held(worker: WorkerProcess, name: str) -> worker_service_pb2.HeldTask:
     return next(one for one in await worker.tasks() if one.task.connector == name)
+
+
+async def test_a_process_executes_one_run_after_another_of_connectors_that_allow_it(
+    worker: WorkerProcess, tmp_topic: Callable[..., str]
+) -> None:
+    """The runs never overlap, and the log lines of each name its own task."""
+    topic = await create_topic(worker.bootstrap, tmp_topic("turns"), 1)
+    await produce(worker.bootstrap, topic, ["one"])
+    pids = dict[str, int]()
+    turns = {
+        "turn-1": {},
+        "turn-2": {},
+        "turn-own": {"herdmesh.isolation": "process"},
+        "bounded": {"herdmesh.memory.max": "512MB"},
+        "turn-3": {},
+    }
+    for name, more in turns.items():
+        worker.start_sink(name, topic, **more)
+        await worker.herder.until_report(name, RUNNING)
+        await worker.until(name, lambda name=name: worker.lines(name) == ["one"], "writing")
+        pids[name] = (await _held(worker, name)).progress.pid
+        stop = session_pb2.StopUnit(unit=unit(name), assignment=assignment())
+        worker.herder.send(session_pb2.SessionResponse(epoch=1, stop=stop))
+        await worker.herder.until_report(name, connector_pb2.RUN_STATE_UNASSIGNED)
+    assert pids["turn-1"] == pids["turn-2"], "the second run was in the process of the first"
+    assert len({pids["turn-1"], pids["turn-own"], pids["bounded"]}) == 3, "these have new processes"
+    assert pids["turn-3"] not in (pids["turn-own"], pids["bounded"]), "and leave them"

@@ -107,9 +107,11 @@ def test_runs_get_the_changed_levels(here: Loggers) -> None:
     changed = here.changed()
     assert changed == {FOO: logging.DEBUG, BAR: logging.DEBUG}
     logging.getLogger(FOO).setLevel(logging.NOTSET)
-    loggers.apply({**changed, "root": logging.ERROR})
-    assert logging.getLogger(FOO).level == logging.DEBUG
-    assert logging.getLogger().level == logging.ERROR
+    level = logging.getLogger().level
+    with loggers.applied({**changed, "root": logging.ERROR}):
+        assert logging.getLogger(FOO).level == logging.DEBUG
+        assert logging.getLogger().level == logging.ERROR
+    assert (logging.getLogger(FOO).level, logging.getLogger().level) == (logging.NOTSET, level)
 
 
 def test_the_kafka_clients_of_runs_have_loggers_before_any_run(here: Loggers) -> None:

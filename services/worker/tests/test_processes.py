@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 import pytest
 
@@ -74,8 +75,8 @@ class World:
         for _ in range(10):
             await asyncio.sleep(0)
 
-    async def run(self, run_id: str) -> asyncio.Task[None]:
-        self.runs[run_id] = asyncio.create_task(self.processes.execute(RunLine(run_id), ORDER))
+    async def run(self, run_id: str, order: RunOrder = ORDER) -> asyncio.Task[None]:
+        self.runs[run_id] = asyncio.create_task(self.processes.execute(RunLine(run_id), order))
         await self.settle()
         return self.runs[run_id]
 
@@ -95,7 +96,8 @@ class World:
         await self.settle()
 
 
-Make = Callable[[int], World]
+class Make(Protocol):
+    def __call__(self, standbys: int, reuse_wait_s: float = 0.0) -> World: ...
 
 
 @pytest.fixture
@@ -107,9 +109,9 @@ async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
         timers.append(Timer(delay_s, partial(call, *arguments)))
         return timers[-1]
 
-    def world(standbys: int) -> World:
+    def world(standbys: int, reuse_wait_s: float = 0.0) -> World:
         jobs = Jobs()
-        made.append(World(jobs, Processes(jobs, standbys), timers))
+        made.append(World(jobs, Processes(jobs, standbys, reuse_wait_s), timers))
         made[-1].processes.start("127.0.0.1:1")
         return made[-1]
 
@@ -314,3 +316,121 @@ async def test_a_failed_run_is_over_once_its_process_is_gone(make: Make, goes: b
     await world.end(world.jobs.launches[0], "" if goes else "killed")
     assert run.done()
     assert run.exception() is None, "it is not lost: it said how it ended"
+
+
+# --- processes that execute several runs
+
+REUSES = RunOrder(replace(ORDER.spec, process_reuse=True))
+
+
+async def finished(world: World, process: RunProcess) -> None:
+    """Its run sends its last word and hangs up."""
+    given = process.given.result()
+    assert given is not None
+    given.line.last_word = LastWord.FINISHED
+    given.line.closed.set()
+    await world.settle()
+
+
+async def test_a_process_gets_the_next_order_of_runs_that_allow_it(make: Make) -> None:
+    world = make(0)
+    first = await world.run("r1", REUSES)
+    process = await world.dial_in(world.jobs.launches[0])
+    second = await world.run("r2", REUSES)
+    await finished(world, process)
+    assert first.done()
+    assert given_to(await world.dial_in(world.jobs.launches[0])) == "r2"
+    assert not second.done()
+    assert given_to(await world.dial_in(world.jobs.launches[1])) == "home", "its order has a process"
+    await world.pass_time()
+    assert not world.jobs.cancelled, "the kill of a process that does not exit is called off"
+    world.processes.cancel("r1")
+    assert not world.jobs.cancelled, "the first run is over"
+    world.processes.cancel("r2")
+    assert world.jobs.cancelled == [world.jobs.launches[0].process_id]
+
+
+async def test_a_process_may_connect_again_before_its_run_is_known_to_be_over(make: Make) -> None:
+    world = make(1, reuse_wait_s=30)
+    await world.settle()
+    process = await world.dial_in(world.jobs.launches[0])
+    run = asyncio.create_task(world.processes.execute(RunLine("r1"), REUSES))
+    await world.settle()
+    given = process.given.result()
+    assert given is not None
+    given.line.last_word = LastWord.FINISHED
+    assert world.processes.open(process.process_id, process.token) is process
+    given.line.closed.set()
+    await world.settle()
+    assert run.done()
+    await world.pass_time()
+    assert not world.jobs.cancelled, "it has moved on"
+
+
+@pytest.mark.parametrize("word", [None, LastWord.FAILED])
+async def test_a_process_does_not_connect_again_before_its_run_finished(make: Make, word: LastWord | None) -> None:
+    world = make(0)
+    await world.run("r1", REUSES)
+    process = await world.dial_in(world.jobs.launches[0])
+    given = process.given.result()
+    assert given is not None
+    given.line.last_word = word
+    assert not world.processes.awaits(process.process_id)
+    with pytest.raises(Superseded):
+        world.processes.open(process.process_id, process.token)
+
+
+async def test_a_run_that_does_not_allow_it_gets_a_new_process_and_leaves_it(make: Make) -> None:
+    world = make(0, reuse_wait_s=30)
+    await world.run("r1", REUSES)
+    used = await world.dial_in(world.jobs.launches[0])
+    await finished(world, used)
+    await world.dial_in(world.jobs.launches[0])
+    assert given_to(used) == "", "it is kept for a while"
+    await world.run("r2")
+    assert given_to(used) == "home", "it makes room for the process that is launched"
+    new = await world.dial_in(world.jobs.launches[1])
+    assert given_to(new) == "r2"
+    await finished(world, new)
+    assert not world.processes.awaits(new.process_id)
+    with pytest.raises(Superseded):
+        world.processes.open(new.process_id, new.token)
+
+
+async def test_a_used_process_is_preferred_and_dismissed_after_its_wait(make: Make) -> None:
+    world = make(1, reuse_wait_s=30)
+    await world.settle()
+    used = await world.dial_in(world.jobs.launches[0])
+    await world.run("r1", REUSES)
+    standby = await world.dial_in(world.jobs.launches[1])
+    await finished(world, used)
+    await world.dial_in(world.jobs.launches[0])
+    await world.run("r2", REUSES)
+    assert (given_to(used), given_to(standby)) == ("r2", "")
+    await finished(world, used)
+    await world.dial_in(world.jobs.launches[0])
+    await world.pass_time()
+    assert sorted([given_to(used), given_to(standby)]) == ["", "home"], "one standby is enough"
+
+
+async def test_a_process_that_dies_while_it_waits_for_another_run_affects_none(make: Make) -> None:
+    world = make(0, reuse_wait_s=30)
+    run = await world.run("r1", REUSES)
+    used = await world.dial_in(world.jobs.launches[0])
+    await finished(world, used)
+    await world.dial_in(world.jobs.launches[0])
+    await world.end(world.jobs.launches[0], "killed")
+    assert run.exception() is None
+    await world.run("r2", REUSES)
+    assert given_to(await world.dial_in(world.jobs.launches[1])) == "r2"
+
+
+async def test_closing_dismisses_a_process_that_connects_again(make: Make) -> None:
+    world = make(0, reuse_wait_s=30)
+    await world.run("r1", REUSES)
+    used = await world.dial_in(world.jobs.launches[0])
+    closing = asyncio.create_task(world.processes.close(30))
+    await finished(world, used)
+    assert given_to(await world.dial_in(world.jobs.launches[0])) == "home"
+    await world.end(world.jobs.launches[0])
+    assert closing.done()

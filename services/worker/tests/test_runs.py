@@ -7,7 +7,8 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,7 +44,7 @@ from herdmesh.worker.effects.runs.processes import Processes
 from herdmesh.worker.effects.runs.run_executor import Runs
 from herdmesh.worker.effects.runs.specs import RunSpecs
 from herdmesh.worker.errors import RunLost
-from herdmesh.worker.run.run_link import Launch, RunOrder, WorkerLink
+from herdmesh.worker.run.run_link import Launch, RunOrder, WorkerLink, channel_to
 from herdmesh.worker.service.run_service import RunServicer
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
@@ -116,6 +117,13 @@ class Bench:
             return await self.said.get()
 
 
+@contextmanager
+def linked(launch: Launch) -> Generator[WorkerLink]:
+    """The link of a process with one run."""
+    with channel_to(launch) as channel, WorkerLink(launch, channel) as link:
+        yield link
+
+
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     said: asyncio.Queue[events.Event] = asyncio.Queue()
@@ -157,7 +165,7 @@ async def test_a_failed_run_is_not_over_before_its_process(bench: Bench) -> None
     launch = await bench.jobs.launched.get()
 
     def run() -> None:
-        with WorkerLink(launch) as link:
+        with linked(launch) as link:
             assert link.order() is not None
             assert link.last_word(run_service_pb2.RunRequest(failed=run_service_pb2.RunFailed()))
 
@@ -212,7 +220,7 @@ async def test_commands_reach_the_run_also_those_sent_before_it_connected(bench:
     bench.runs.stop("r1", "paused")
 
     def run() -> None:
-        with WorkerLink(launch) as link:
+        with linked(launch) as link:
             assert link.order() is not None
             heard = list[object]()
             while len(heard) < 2:
@@ -245,7 +253,7 @@ async def test_a_broken_line_becomes_a_stop_within_a_second(bench: Bench) -> Non
     took: list[float] = []
 
     def run() -> None:
-        with WorkerLink(launch) as link:
+        with linked(launch) as link:
             assert link.order() is not None
             dialled.set()
             assert broken.wait(WAIT_S)
@@ -272,7 +280,7 @@ async def test_an_unknown_process_is_refused(bench: Bench, other: dict[str, str]
     launch = await bench.jobs.launched.get()
 
     def run() -> None:
-        with WorkerLink(replace(launch, **other)) as link, pytest.raises(RunLost, match="does not wait for process"):
+        with linked(replace(launch, **other)) as link, pytest.raises(RunLost, match="does not wait for process"):
             link.order()
 
     await in_thread(run)
@@ -285,9 +293,9 @@ async def test_a_process_connects_once(bench: Bench) -> None:
     launch = await bench.jobs.launched.get()
 
     def run() -> None:
-        with WorkerLink(launch) as link:
+        with linked(launch) as link:
             assert link.order() is not None
-            with WorkerLink(launch) as second, pytest.raises(RunLost, match="does not wait for process"):
+            with linked(launch) as second, pytest.raises(RunLost, match="does not wait for process"):
                 second.order()
 
     await in_thread(run)
@@ -373,7 +381,7 @@ async def test_store_offsets_returns_when_the_offsets_are_on_the_disk(
     key, other = b'["c",{}]', b'["d",{}]'
 
     def run() -> None:
-        with WorkerLink(launch) as link:
+        with linked(launch) as link:
             order = link.order()
             assert order is not None
             assert order.spec.source_offsets == {}
@@ -414,7 +422,7 @@ async def _ordered(launch: Launch) -> RunOrder:
     """The order for a process that connects."""
 
     def dial() -> RunOrder | None:
-        with WorkerLink(launch) as link:
+        with linked(launch) as link:
             return link.order()
 
     order = await asyncio.to_thread(dial)
@@ -449,7 +457,7 @@ async def test_a_stuck_loop_is_reported_by_another_thread_of_its_process(bench: 
     moves, over = threading.Event(), threading.Event()
 
     def run() -> None:
-        with WorkerLink(launch) as link:
+        with linked(launch) as link:
             assert link.order() is not None
             assert moves.wait(WAIT_S)
             while not over.wait(0.01):

@@ -93,6 +93,9 @@ class Link:
     def commands(self) -> Sequence[Command]:
         return self.say(self.reports[-1] if self.reports else ProgressReport())
 
+    def wake_with(self, wake: Callable[[], None]) -> None:
+        """Not needed: these commands are there when the loop looks."""
+
     def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
         self.stored |= offsets
 

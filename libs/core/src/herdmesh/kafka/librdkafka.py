@@ -71,6 +71,7 @@ _LIBRDKAFKA: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_produce_batch": (_I, [_P, ctypes.c_int32, _I, _P, _I]),
     "rd_kafka_queue_new": (_P, [_P]),
     "rd_kafka_queue_destroy": (None, [_P]),
+    "rd_kafka_queue_yield": (None, [_P]),
     "rd_kafka_queue_forward": (None, [_P, _P]),
     "rd_kafka_queue_get_partition": (_P, [_P, ctypes.c_char_p, ctypes.c_int32]),
     "rd_kafka_topic_partition_list_new": (_P, [_I]),

@@ -80,6 +80,12 @@ def log_with(**fields: str) -> None:
     _everywhere.update(fields)
 
 
+def log_without(*fields: str) -> None:
+    """Leave these fields out of every further log line of this process again."""
+    for field in fields:
+        _everywhere.pop(field, None)
+
+
 def log_identity() -> None:
     """Add the service name and the instance id of this process, as in its metrics and spans, to every further line."""
     service, instance = identity()

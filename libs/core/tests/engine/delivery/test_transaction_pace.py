@@ -74,8 +74,10 @@ def test_the_first_records_after_a_pause_are_committed_soon(
     boundary: dict[str, str],
     committed: list[int],
 ) -> None:
-    clock = SimpleNamespace(monotonic=lambda: PacedSource.now_s, sleep=_sleep, time_ns=time.time_ns)
+    clock = SimpleNamespace(monotonic=lambda: PacedSource.now_s, time_ns=time.time_ns)
     monkeypatch.setattr(source_loop, "time", clock)
+    commanded = SimpleNamespace(wait=_sleep, set=lambda: None, clear=lambda: None)
+    monkeypatch.setattr(source_loop, "threading", SimpleNamespace(Event=lambda: commanded))
     monkeypatch.setattr(
         PacedSource, "polls", [30] * 55 + [PacedSource.NOTHING] + [30] * 5 + [PacedSource.NOTHING, 5_000]
     )

@@ -5,6 +5,7 @@ as by the client. With both implementations, against a real broker.
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -245,3 +246,19 @@ def test_without_compiled_loops_or_a_supported_client_the_fast_path_is_disabled(
     finally:
         native.librdkafka.cache_clear()
         native.loops.cache_clear()
+
+
+def test_a_wait_for_records_is_ended_from_another_thread(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+    topic = Kafka(kafka_bootstrap).create_topic(tmp_topic(), 1)
+    with reading(kafka_bootstrap, (topic, 0)) as (_, intake):
+        while not intake.take(10, WAIT_S)[1]:  # the end of the partition: from now on nothing ends a wait by itself
+            pass
+        begun_s = time.monotonic()
+        waker = threading.Timer(0.05, intake.wake)
+        waker.start()
+        assert intake.take(10, WAIT_S) == ([], [])
+        waker.join()
+        intake.wake()
+        assert intake.take(10, WAIT_S) == ([], []), "a wake-up before the wait is not lost"
+        assert time.monotonic() - begun_s < WAIT_S / 3
+    intake.wake()  # has no effect on a closed one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -414,6 +414,9 @@ class ScriptedLink:
 
     def commands(self) -> Sequence[Command]:
         return self._said.pop(0) if self._said else []
+
+    def wake_with(self, wake: Callable[[], None]) -> None:
+        """Not needed: these commands are there when the loop looks."""
 
     def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
         raise AssertionError("nothing is stored here")

@@ -110,6 +110,9 @@ class Refusing(Link):
 
     seen: dict[bytes, bytes | None] = field(default_factory=lambda: dict[bytes, bytes | None]())
 
+    def wake_with(self, wake: Callable[[], None]) -> None:
+        """Not needed: these commands are there when the loop looks."""
+
     def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
         self.seen |= offsets
         raise TaskFailed("disk full", ErrorClass.RETRIABLE)

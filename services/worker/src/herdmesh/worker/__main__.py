@@ -120,9 +120,8 @@ async def serve_on(
     loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)), metrics)
     watch = IdleWatch(settings.bootstrap_servers, settings.access(), settings.watch_interval_ms, specs, loop.emit)
     plugins, loggers = Plugins(found), Loggers()
-    processes = Applications(
-        Processes(spark, settings.standby_count()), lambda connector: SparkApplication(connector, _conf_of(settings))
-    )
+    shared = Processes(spark, settings.standby_count(), settings.reuse_wait_s())
+    processes = Applications(shared, lambda connector: SparkApplication(connector, _conf_of(settings)))
     runs = Runs(processes, specs, watch.remember_sign, loggers.changed, loop.emit)
     told = Offsets(specs, offsets)
     commands = Commands(settings, specs, plugins, loggers, told, DeadLetters(specs, offsets))

@@ -33,6 +33,8 @@ _WITHOUT_EFFECT: Final = {
 }
 _STANDBYS_LOCAL: Final = 2
 _WARM_LOCAL: Final = 4
+_REUSE_WAIT_S: Final = 30.0
+"""How long a process that executed a run waits for another one, beyond the standby processes."""
 
 
 def default_slots() -> int:
@@ -208,6 +210,10 @@ class WorkerSettings(AdvertisedSettings):
     def standby_count(self) -> int:
         """The number of standby processes."""
         return self.standbys if self.standbys >= 0 else 0 if self.spark_master else _STANDBYS_LOCAL
+
+    def reuse_wait_s(self) -> float:
+        """How long a process waits for another run; on a cluster each holds an executor's core, and does not wait."""
+        return 0.0 if self.spark_master else _REUSE_WAIT_S
 
     def warm_count(self) -> int:
         """The limit of warm runs."""

@@ -22,6 +22,7 @@ class Datagen(SourceConnector):
     aliases = ("Datagen", "DatagenConnector")
     version = "0.1.0"
     java_task_class = "io.confluent.kafka.connect.datagen.DatagenTask"
+    process_reuse = True
 
     @classmethod
     def config_def(cls) -> ConfigDef:

@@ -22,6 +22,7 @@ class FileSink(SinkConnector):
     class_name = "herdmesh.FileSink"
     aliases = ("FileSink", "FileSinkConnector")
     version = "0.1.0"
+    process_reuse = True
     _keys: ClassVar[ConfigDef] = settings.KEYS
 
     @classmethod

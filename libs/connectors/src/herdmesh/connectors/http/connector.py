@@ -27,6 +27,7 @@ class HttpSink(ReadConnector[HttpSettings], SinkConnector):
         CONFLUENTS,
     )
     version = "0.1.0"
+    process_reuse = True
 
     @classmethod
     def config_def(cls) -> ConfigDef:

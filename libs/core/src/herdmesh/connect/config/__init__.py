@@ -44,7 +44,13 @@ if TYPE_CHECKING:
     from herdmesh.connect.config.escaping import escaped as escaped
     from herdmesh.connect.config.escaping import escaped_within as escaped_within
     from herdmesh.connect.config.escaping import is_encodable as is_encodable
+    from herdmesh.connect.config.isolation import APPLICATION as APPLICATION
+    from herdmesh.connect.config.isolation import ISOLATION as ISOLATION
+    from herdmesh.connect.config.isolation import PROCESS as PROCESS
+    from herdmesh.connect.config.isolation import SHARED as SHARED
+    from herdmesh.connect.config.isolation import isolation_of as isolation_of
     from herdmesh.connect.config.redaction import LENGTH_MIN as LENGTH_MIN
+    from herdmesh.connect.config.redaction import forget_secrets as forget_secrets
     from herdmesh.connect.config.redaction import hide_in_output as hide_in_output
     from herdmesh.connect.config.redaction import keep_secret as keep_secret
     from herdmesh.connect.config.redaction import redacted as redacted
@@ -131,8 +137,16 @@ else:
                 "escaped_within",
                 "is_encodable",
             ),
+            "isolation": (
+                "APPLICATION",
+                "ISOLATION",
+                "PROCESS",
+                "SHARED",
+                "isolation_of",
+            ),
             "redaction": (
                 "LENGTH_MIN",
+                "forget_secrets",
                 "hide_in_output",
                 "keep_secret",
                 "redacted",

@@ -145,6 +145,12 @@ class Secrets:
                 self._forms = tuple(frozenset[str]().union(*self._known.values()))
                 self._ordinary = tuple(value for value, forms in self._known.items() if not forms)
 
+    def forget(self) -> None:
+        """Hide nothing any more."""
+        with self._lock:
+            self._known.clear()
+            self._forms = self._ordinary = ()
+
     def values(self) -> tuple[str, ...]:
         """All secrets."""
         with self._lock:
@@ -209,6 +215,13 @@ def keep_secret(values: Iterable[str]) -> None:
     are never hidden.
     """
     (_of_one_answer.get() or _secrets).keep(values)
+
+
+def forget_secrets() -> None:
+    """Hide no secret in this process any more until it keeps new ones: for a process whose next run has others, in
+    whose texts these may be ordinary words.
+    """
+    _secrets.forget()
 
 
 def secrets_kept_for_this_answer() -> tuple[str, ...]:

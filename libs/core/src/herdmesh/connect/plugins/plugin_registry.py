@@ -203,6 +203,19 @@ class PluginRegistry:
                 )
         return found
 
+    def names_authored(self, config: RawConfig, worker: RawConfig) -> bool:
+        """Whether a task of this config uses a transformation, predicate or converter that is an author's, or unknown
+        here. `worker` has the converters that a connector does not name itself.
+        """
+        for _, name, version in named_classes(config, worker):
+            try:
+                found = self.class_named(name, version_range(version))
+            except ConfigError:
+                return True
+            if found is None or found.author is not None or found.imports is not None:
+                return True
+        return False
+
     def full_name(self, name: str) -> str | None:
         """The class's full name; None = there is none (`config.KnownClasses`)."""
         found = self.class_named(name)

@@ -93,6 +93,10 @@ class Connector(ABC):
     default_converters: ClassVar[Mapping[str, str]] = {}
     """Default `key.converter`, `value.converter` and `header.converter`, before the worker's own: for a connector whose
     records make sense only with these."""
+    process_reuse: ClassVar[bool] = False
+    """Whether the process of one of its runs may execute another run afterwards, which saves the start of a process
+    (ADR 0021). Only for tasks that leave nothing behind in their process once `stop` has returned: no thread, no
+    module-level state, no changed environment, no memory."""
     context: ConnectorContext | None = None
     """Set before `start` when a worker runs the connector; None = the instance only validates a config."""
 

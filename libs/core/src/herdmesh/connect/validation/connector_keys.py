@@ -13,10 +13,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from herdmesh.connect.config import (
+    APPLICATION,
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
     GUARANTEE,
+    ISOLATION,
+    PROCESS,
     REQUIRED,
+    SHARED,
     ConfigDef,
     ConfigKey,
     Importance,
@@ -303,10 +307,11 @@ HERDMESH = ConfigDef(
     _herdmesh.key(12, "herdmesh.memory.max", Type.STRING, None, _LOW, "SHORT", "Memory of a task",
                   "Maximum memory of a task's process, such as 512MB; a process that exceeds it is killed and its task "
                   "is FAILED. Default: the worker's setting.", optional_size(MEMORY_MIN_BYTES)),
-    _herdmesh.key(13, "herdmesh.isolation", Type.STRING, "process", _LOW, "SHORT", "Isolation",
-                  "process: tasks run under the Spark application of their worker. application: tasks run under a "
-                  "Spark application of the connector, one on each worker that has tasks of it.",
-                  one_of("process", "application")),
+    _herdmesh.key(13, ISOLATION, Type.STRING, SHARED, _LOW, "SHORT", "Isolation",
+                  "shared: each run of a task has a process for itself, which another run may use afterwards if the "
+                  "connector allows it. process: each run has a new process. application: as process, under a Spark "
+                  "application of the connector, one on each worker that has tasks of it.",
+                  one_of(SHARED, PROCESS, APPLICATION)),
     _herdmesh.key(14, GUARANTEE, Type.STRING, EXACTLY_ONCE, _LOW, "SHORT", "Delivery guarantee",
                   "exactly_once: a source's records and their offsets share a transaction. at_least_once: its records "
                   "are outside of transactions and visible at once; after a crash some may be duplicated, none is "

@@ -9,6 +9,7 @@ Invariant: a record is returned once, in its partition's order, and nothing of l
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, pairwise
@@ -34,12 +35,16 @@ Heard = tuple[list[RecordColumns], list[Message]]
 
 
 class BatchConsumer:
-    """Batches of one consumer. Use it in the thread that uses the consumer, and close it before the consumer."""
+    """Batches of one consumer. Use it in the thread that uses the consumer, but for `wake`, and close it before the
+    consumer.
+    """
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._library, self._loops = native.librdkafka(), native.loops()
         self._queue: int | None = None
+        self._closing = threading.Lock()
+        self._woken = False
         #: librdkafka's handle of the fetch queue of each followed partition.
         self._fetched: dict[PartitionId, int] = {}
         #: followed partitions from which nothing was read since.
@@ -85,19 +90,29 @@ class BatchConsumer:
         taken, events = self._take(records_max, 0.0)
         if event is None and not taken and not events:
             until_s = max(0.0, self._forward_s - time.monotonic()) if self._unheard else wait_s
-            taken, events = self._take(1, min(wait_s, until_s))
+            # The call above, which does not wait, may have taken a wake-up from the queue.
+            woken, self._woken = self._woken, False
+            taken, events = self._take(1, 0.0 if woken else min(wait_s, until_s))
         if self._unheard:
             self._unheard.difference_update(one.partition for one in taken)
             self._unheard.difference_update((one.topic() or "", one.partition() or 0) for one in events)
         others, more = _apart(_one(event))
         return [*others, *taken], [*more, *events]
 
+    def wake(self) -> None:
+        """End the wait of a `take` that another thread has called, or else of the next one."""
+        self._woken = True
+        with self._closing:
+            if self._queue is not None:
+                self._library.rd_kafka_queue_yield(self._queue)
+
     def close(self) -> None:
         """Release the queues; may be called again."""
         self.unfollow(list(self._fetched))
-        if self._queue is not None:
-            self._library.rd_kafka_queue_destroy(self._queue)
-            self._queue = None
+        with self._closing:
+            queue, self._queue = self._queue, None
+        if queue is not None:
+            self._library.rd_kafka_queue_destroy(queue)
 
     def _forward(self) -> None:
         """Forward the partitions' fetch queues to ours. A partition that is assigned again is stopped first, some time

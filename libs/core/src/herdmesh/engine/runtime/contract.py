@@ -8,7 +8,7 @@ an outcome travels back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -91,6 +91,8 @@ class RunSpec:
     """A run whose loop makes no progress for this time is killed (`max.poll.interval.ms`)."""
     memory_max_bytes: int = 0
     """A run whose process uses more memory is killed (`herdmesh.memory.max`); 0 = no limit."""
+    process_reuse: bool = False
+    """True = the process may execute another run after this one (`Connector.process_reuse`)."""
     continuous: bool = False
     """True = a run never counts as idle (`herdmesh.trigger=continuous`)."""
     commit_scope: CommitScope | None = None
@@ -247,6 +249,10 @@ class RunLink(Protocol):
 
     def commands(self) -> Sequence[Command]:
         """Return the worker's commands since the last call, oldest first."""
+        ...
+
+    def wake_with(self, wake: Callable[[], None]) -> None:
+        """Set the function to call, from another thread, after each new command: it ends a wait of the loop."""
         ...
 
     def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:

@@ -115,6 +115,7 @@ class SinkLoop:
         self._positions = SinkPositions()
         self._refresh = RefreshSchedule()
         self._intake = BatchConsumer(consumer)
+        link.wake_with(self._intake.wake)
         self._control = ConsumerControl(consumer, self._intake, reading, self._positions)
         self._commits = SinkCommits(
             spec, settings, task=task, fence=fence, group=consumer.consumer_group_metadata,

@@ -18,6 +18,7 @@ file only when every record before it is in its topic.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -130,6 +131,9 @@ class SourceLoop:
         self._commit_scope = spec.commit_scope
         self._config_offset: int | None = None
         self._commit_time_ms: int | None = None
+        #: set by each new command of the worker.
+        self._commanded = threading.Event()
+        link.wake_with(self._commanded.set)
         #: no transaction was committed for being full since the source last had nothing.
         self._is_first = True
         #: when the first and the last batch of the open transaction were polled.
@@ -268,7 +272,8 @@ class SourceLoop:
                 self._tell_of_nothing(now_s)
                 self._is_first |= self._polls.found_nothing
                 # waits: for a rate limit, reported by `self._waits.note`, or only for the next poll
-                time.sleep(min(WAIT_S, self._limits.wait_s(now_s) or WAIT_S))
+                self._commanded.wait(min(WAIT_S, self._limits.wait_s(now_s) or WAIT_S))
+                self._commanded.clear()
             if self._transaction_is_full():
                 self._commit()
                 self._is_first = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from herdmesh.engine import Command, ProgressReport, run
@@ -22,6 +22,9 @@ class SilentLink:
     def commands(self) -> Sequence[Command]:
         """No commands."""
         return ()
+
+    def wake_with(self, wake: Callable[[], None]) -> None:
+        """Ignored: commands are read at each turn of the loop."""
 
     def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
         """Do nothing: the offsets are in Kafka."""

@@ -14,6 +14,7 @@ from herdmesh.worker.run.run_link import (
     Launch,
     RunOrder,
     WorkerLink,
+    channel_to,
 )
 from herdmesh.worker.run.run_spans import (
     RunSpans,
@@ -25,4 +26,5 @@ __all__ = [
     "RunOrder",
     "RunSpans",
     "WorkerLink",
+    "channel_to",
 ]

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from herdmesh.api.herder.v1 import admin_messages_pb2
@@ -102,10 +103,18 @@ class Loggers:
         return entry
 
 
-def apply(levels: Mapping[str, int]) -> None:
-    """Set the levels that were changed in another process."""
-    for name, number in levels.items():
-        logging.getLogger(None if name == ROOT else name).setLevel(number)
+@contextmanager
+def applied(levels: Mapping[str, int]) -> Generator[None]:
+    """Set the levels that were changed in another process, inside this context."""
+    loggers = {logging.getLogger(None if name == ROOT else name): number for name, number in levels.items()}
+    before = {logger: logger.level for logger in loggers}
+    for logger, number in loggers.items():
+        logger.setLevel(number)
+    try:
+        yield
+    finally:
+        for logger, number in before.items():
+            logger.setLevel(number)
 
 
 def _existing() -> Iterator[tuple[str, logging.Logger]]:

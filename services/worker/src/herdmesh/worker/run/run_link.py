@@ -1,6 +1,7 @@
 """Client of `RunService` in a run: lives in the executor's Python process, next to the record loop.
 
-Owns the stream to the worker. Creates its channel only when used, which is after the fork. Invariants:
+Owns the stream of one run to the worker; the channel belongs to the process, whose runs take turns on it. Both are
+created after the fork. Invariants:
 
 - A process that waits for its order uses no processor time.
 - No call of the loop's thread blocks or raises for a broken stream, except `store_offsets`, whose caller must know.
@@ -16,9 +17,9 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import msgspec
@@ -102,12 +103,18 @@ def rehearse() -> None:
     grpc.insecure_channel("127.0.0.1:1", options=_OPTIONS).close()
 
 
+def channel_to(launch: Launch) -> grpc.Channel:
+    """The channel to the process' worker, for the streams of all its runs. The caller closes it."""
+    return grpc.insecure_channel(launch.address, options=_OPTIONS)
+
+
 class WorkerLink:
     """`RunLink` over gRPC. Use as a context manager: entering sends hello; `order` waits for the order."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, channel: grpc.Channel) -> None:
+        """`channel`: from `channel_to`, which outlives the link."""
         self._launch = launch
-        self._channel = grpc.insecure_channel(launch.address, options=_OPTIONS)
+        self._channel = channel
         self._changed = threading.Condition()
         self._latest: ProgressReport | None = None
         self._last_word: run_service_pb2.RunRequest | None = None
@@ -118,15 +125,17 @@ class WorkerLink:
         self._order: run_service_pb2.RunOrder | None = None
         self._watch: RunWatch | None = None
         self._moved_ms = 0
+        self._reading: Any = None
         self._ordered = threading.Event()
         self._over = threading.Event()
         self._commands: deque[Command] = deque()
+        self._wake_loop: Callable[[], None] = _nobody_waits
         self.log = LineQueue(self._wake)
         """Copies of log lines for the worker."""
 
     def __enter__(self) -> WorkerLink:
         stub = run_service_pb2_grpc.RunServiceStub(self._channel)
-        responses = stub.Run(self._requests())
+        self._reading = responses = stub.Run(self._requests())
         threading.Thread(target=self._read, args=(responses,), name="run link", daemon=True).start()
         return self
 
@@ -159,7 +168,8 @@ class WorkerLink:
         with self._changed:
             self._broken = self._broken or "closed"
             self._changed.notify_all()
-        self._channel.close()
+        if self._reading is not None:
+            self._reading.cancel()
 
     def _wake(self) -> None:
         """Wake the sending thread; called with a logger's lock, so it never waits for `_changed`, whose owner may log.
@@ -187,6 +197,10 @@ class WorkerLink:
         while self._commands:
             found.append(self._commands.popleft())
         return found
+
+    def wake_with(self, wake: Callable[[], None]) -> None:
+        """Call `wake` after each new command."""
+        self._wake_loop = wake
 
     def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
         """Send the offsets and wait for the reply. Raises TaskFailed."""
@@ -268,6 +282,7 @@ class WorkerLink:
         try:
             for response in responses:
                 self._take(response)
+                self._wake_loop()
             if self._last_word is None:
                 why = _ENDED
         except grpc.RpcError as error:
@@ -277,6 +292,7 @@ class WorkerLink:
             self._changed.notify_all()
         if why is not None:
             self._commands.append(Stop(f"the connection to the worker is broken: {why}"))
+            self._wake_loop()
         self._ordered.set()
         self._over.set()
 
@@ -302,6 +318,10 @@ class WorkerLink:
                     self._changed.notify_all()
             case _:
                 return
+
+
+def _nobody_waits() -> None:
+    """Before the loop begins."""
 
 
 def _now_ms() -> int:

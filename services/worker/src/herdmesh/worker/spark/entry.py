@@ -1,4 +1,5 @@
-"""Entry point of a Spark task: a process that waits for one order and executes that run, to its last message.
+"""Entry point of a Spark task: a process that waits for an order and executes that run to its last message, and then
+waits for the next order if its runs allow it (ADR 0021).
 
 Owns the sequence of steps in the executor's Python process. Runs after the daemon's fork, so its channels and Kafka
 clients are created here; those of the daemon's rehearsal were closed before, with their threads. Invariant: however the
@@ -16,6 +17,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import grpc
 import structlog
 from pyspark import TaskContext
 
@@ -31,8 +33,9 @@ from herdmesh.session.model import Failure
 from herdmesh.worker import wire
 from herdmesh.worker.log_lines import CopiedStream, copied_handlers
 from herdmesh.worker.output_limit import LimitedLoggers, LimitedStream, OutputLimit
-from herdmesh.worker.run import Launch, RunOrder, RunSpans, WorkerLink, loggers
+from herdmesh.worker.run import Launch, RunOrder, RunSpans, WorkerLink, channel_to, loggers
 from herdmesh.worker.spark.deaths import say_begun
+from herdmesh.worker.spark.process_reuse import ProcessState
 
 #: Property of a job that has its process' launch (`Launch.to_text`).
 LAUNCH_PROPERTY: Final = "herdmesh.launch"
@@ -57,32 +60,46 @@ def execute_in_partition(_rows: Any) -> Iterator[None]:
 
 
 def execute(launch: Launch) -> None:
-    """Wait for the order and execute it.
+    """Wait for an order and execute it; then for further ones, as long as the runs allow it (`RunSpec.process_reuse`)
+    and leave nothing behind.
 
     Raises RunLost when the worker refuses this process; all other errors are reported to the worker instead.
     """
-    _show_as(STANDBY_NAME)
     name_process("herdmesh.worker.run")
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
+    log_identity()
     hide_in_output()
-    with WorkerLink(launch) as link:
+    with channel_to(launch) as channel:
+        state = ProcessState()
+        while _executed_one(launch, channel):
+            if unfit := state.renew():
+                _log.info("process_not_reused", reason=unfit)
+                return
+
+
+def _executed_one(launch: Launch, channel: grpc.Channel) -> bool:
+    """Wait for an order and execute it. True when the process may execute another one."""
+    _show_as(STANDBY_NAME)
+    with WorkerLink(launch, channel) as link:
         order = link.order()
         if order is None:
-            return
+            return False
         _show_as(RUN_NAME)
         _go_first()
-        loggers.apply(order.log_levels)
-        log_identity()
         log_with(unit=log_context.unit_of(order.spec), run_id=order.spec.run_id)
         if trace_id := tracing.trace_id_of(order.spec.traceparent):
             log_with(trace_id=trace_id)
         spans = RunSpans(order.spec) if tracing.wanted() else None
         with spans or contextlib.nullcontext():
-            with _limited_output(f"the task {log_context.unit_of(order.spec)}", link.log.add):
+            with (
+                loggers.applied(order.log_levels),
+                _limited_output(f"the task {log_context.unit_of(order.spec)}", link.log.add),
+            ):
                 word = _last_word(order, link, spans)
             heard = link.last_word(word)
         if not heard:
             _log.warning("run_end_not_reported")
+        return heard and order.spec.process_reuse and word.WhichOneof("message") == "finished"
 
 
 @contextlib.contextmanager

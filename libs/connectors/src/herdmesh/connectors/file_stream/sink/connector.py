@@ -31,6 +31,7 @@ class FileStreamSink(SinkConnector):
     aliases = ("FileStreamSink", "FileStreamSinkConnector")
     version = VERSION
     java_task_class = "org.apache.kafka.connect.file.FileStreamSinkTask"
+    process_reuse = True
     _keys = ConfigDef(
         ConfigKey(
             "file",

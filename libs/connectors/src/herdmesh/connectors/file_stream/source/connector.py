@@ -38,6 +38,7 @@ class FileStreamSource(SourceConnector):
     aliases = ("FileStreamSource", "FileStreamSourceConnector")
     version = VERSION
     java_task_class = "org.apache.kafka.connect.file.FileStreamSourceTask"
+    process_reuse = True
     _keys = ConfigDef(
         ConfigKey(
             "file",

@@ -25,6 +25,7 @@ class PostgresSink(SinkConnector):
     )  # fmt: skip
     version = "0.1.0"
     java_task_class = "io.confluent.connect.jdbc.sink.JdbcSinkTask"
+    process_reuse = True
 
     @classmethod
     def config_def(cls) -> ConfigDef:

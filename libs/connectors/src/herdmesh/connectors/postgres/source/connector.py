@@ -40,6 +40,7 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
     aliases = ("PostgresSource", "JdbcSourceConnector", "JdbcSource", "io.aiven.connect.jdbc.JdbcSourceConnector")
     """All aliases but the first are in `JAVA_CLASSES`."""
     version = "0.1.0"
+    process_reuse = True
     java_task_class = "io.confluent.connect.jdbc.source.JdbcSourceTask"
 
     @classmethod

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
+from herdmesh.connect.config import APPLICATION, isolation_of
 from herdmesh.rpc.errors import Superseded
 from herdmesh.worker.application_messages import (
     FROM_APPLICATION,
@@ -35,8 +36,6 @@ from herdmesh.worker.effects.runs.processes import JobRunner, Processes, RunLine
 from herdmesh.worker.errors import RunLost
 from herdmesh.worker.run import Launch, RunOrder
 
-ISOLATION: Final = "herdmesh.isolation"
-APPLICATION: Final = "application"
 _IDLE_S: Final = 60.0
 _STOP_S: Final = 8.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -81,7 +80,7 @@ class Applications:
 
     async def execute(self, line: RunLine, order: RunOrder) -> None:
         """Execute as `Processes.execute`."""
-        if (order.spec.connector_config.get(ISOLATION) or "").strip() != APPLICATION:
+        if isolation_of(order.spec.connector_config) != APPLICATION:
             await self._shared.execute(line, order)
             return
         own = self._own_of(order.spec.connector)

@@ -1,12 +1,16 @@
-"""Processes that execute runs: launched, connected, given one order each, ended.
+"""Processes that execute runs: launched, connected, given an order at a time, ended.
 
 Owns the number of standby processes and the assignment of orders to processes. `runs` knows what a run is for. With
 `standbys`, that many processes exist before a run needs one; without, one is launched when an order comes, and the rest
 is the same.
 
+After a run that allows it (`RunSpec.process_reuse`) a process connects again, and gets the order of another run that
+allows it (ADR 0021). It waits for one for `reuse_wait_s`.
+
 Invariants:
 
-- A process gets at most one order, and none once its line is broken.
+- A process executes one run at a time, gets a further order only if its runs allow it, and none once its line is
+  broken.
 - For every waiting order a process is being launched. One that ends before it connected fails the oldest such order,
   so that no order waits for ever.
 - A standby process that dies is replaced, with a growing backoff, and affects no run.
@@ -101,6 +105,11 @@ class Given:
     line: RunLine
     order: RunOrder
 
+    @property
+    def allows_reuse(self) -> bool:
+        """Whether its run may share a process with runs before and after it."""
+        return self.order.spec.process_reuse
+
 
 class RunProcess:
     """One process. `given` becomes its order, or None when it is to exit."""
@@ -112,7 +121,22 @@ class RunProcess:
         self.over: asyncio.Future[RunLost | None] = asyncio.get_running_loop().create_future()
         """Error of its end, None = it ended normally."""
         self.leaving: asyncio.TimerHandle | None = None
-        """Timer that kills the process if it does not exit after its run."""
+        """Timer that kills the process if it neither exits nor connects again after its run."""
+        self.runs = 0
+        """Number of orders it was given."""
+
+    @property
+    def may_connect_again(self) -> bool:
+        """True once it has finished a run that lets it execute another one."""
+        given = self.given.result() if self.given.done() else None
+        return given is not None and given.allows_reuse and given.line.last_word is LastWord.FINISHED
+
+    def wait_again(self) -> None:
+        """Wait for another order, after it connected again."""
+        self.given = asyncio.get_running_loop().create_future()
+        if self.leaving is not None:
+            self.leaving.cancel()
+            self.leaving = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,17 +148,22 @@ class _Waiting:
 class Processes:
     """All processes of this worker's runs, from `start` to `close`."""
 
-    def __init__(self, jobs: JobRunner, standbys: int) -> None:
-        """`standbys` is the number of processes that wait for an order."""
+    def __init__(self, jobs: JobRunner, standbys: int, reuse_wait_s: float = 0.0) -> None:
+        """`standbys` is the number of processes that wait for an order. `reuse_wait_s`: how long others wait that have
+        executed a run; 0 = such a process gets an order that waits already, or exits.
+        """
         self._jobs = jobs
         self._standbys = standbys
+        self._reuse_wait_s = reuse_wait_s
         self._address = ""
         self._launched = 0
         self._prefix = uuid.uuid4().hex[:12]
+        self._alive: dict[str, RunProcess] = {}
         self._on_their_way: dict[str, RunProcess] = {}
         self._ready: deque[RunProcess] = deque()
         self._by_run: dict[str, RunProcess] = {}
         self._orders: deque[_Waiting] = deque()
+        self._keeping: asyncio.TimerHandle | None = None
         self._yielding: asyncio.TimerHandle | None = None
         self._failures = 0
         self._pause: asyncio.TimerHandle | None = None
@@ -161,7 +190,7 @@ class Processes:
         finally:
             hung_up.cancel()
         if line.closed.is_set() and line.last_word is not None:
-            self._see_off(process)
+            self._see_off(process, waiting.given)
             if line.last_word is LastWord.FINISHED:
                 return
         lost = await asyncio.shield(process.over)
@@ -180,15 +209,20 @@ class Processes:
                 return
 
     def awaits(self, process_id: str) -> bool:
-        """True for a process that was launched and has not connected."""
-        return process_id in self._on_their_way
+        """True for a process that was launched and has not connected, or may connect again."""
+        process = self._alive.get(process_id)
+        return process is not None and (process_id in self._on_their_way or process.may_connect_again)
 
     def open(self, process_id: str, token: str) -> RunProcess:
-        """The process that connected. Raises Superseded for one that this worker did not launch, or that is over."""
-        process = self._on_their_way.get(process_id)
-        if process is None or not secrets.compare_digest(process.token, token):
+        """The process that connected, for the first time or again. Raises Superseded for one that this worker did not
+        launch, or that is over.
+        """
+        process = self._alive.get(process_id)
+        if process is None or not self.awaits(process_id) or not secrets.compare_digest(process.token, token):
             raise Superseded(f"this worker does not wait for process {process_id}")
-        del self._on_their_way[process_id]
+        if self._on_their_way.pop(process_id, None) is None:
+            process.wait_again()
+            self._keep()
         self._ready.append(process)
         self._reconcile()
         return process
@@ -201,7 +235,7 @@ class Processes:
     async def close(self, timeout_s: float) -> None:
         """Dismiss standby processes, launch none any more, and wait up to `timeout_s` for the others to end."""
         self._closing = True
-        for timer in (self._pause, self._yielding):
+        for timer in (self._pause, self._yielding, self._keeping):
             if timer is not None:
                 timer.cancel()
         self._reconcile()
@@ -212,30 +246,69 @@ class Processes:
 
     def _reconcile(self) -> None:
         """Assign waiting orders, dismiss surplus processes, launch missing ones."""
-        while self._orders and self._ready:
-            waiting = self._orders.popleft()
-            if not waiting.process.done():
-                self._give(waiting, self._ready.popleft())
+        self._assign()
         standbys = 0 if self._closing else self._standbys
-        while len(self._ready) > standbys:
-            self._ready.popleft().given.set_result(None)
+        if self._keeping is None or self._closing:
+            self._dismiss(len(self._ready) - standbys)
         if self._closing or not self._address:
             return
         may_launch = self._pause is None and (self._yielding is None or not self._ready)
-        wanted = len(self._orders) + (standbys if may_launch else 0)
-        for _ in range(wanted - len(self._on_their_way) - len(self._ready)):
+        missing = max(0, standbys - len(self._ready)) if may_launch else 0
+        for_orders = max(0, len(self._orders) - len(self._on_their_way))
+        # No process that is ready fits the remaining orders: one makes room for each launch.
+        self._dismiss(min(for_orders, len(self._ready)))
+        for _ in range(len(self._orders) + missing - len(self._on_their_way)):
             self._launch()
+
+    def _assign(self) -> None:
+        """Give the waiting orders, in their order, to processes that are ready."""
+        for waiting in [*self._orders]:
+            if waiting.process.done():  # nobody waits for it any more
+                self._orders.remove(waiting)
+            elif (process := self._fit(waiting.given)) is not None:
+                self._orders.remove(waiting)
+                self._ready.remove(process)
+                self._give(waiting, process)
+
+    def _fit(self, given: Given) -> RunProcess | None:
+        """The process for an order: the last one that executed a run, if this run allows it; else a new one."""
+        new = next((one for one in self._ready if one.runs == 0), None)
+        if not given.allows_reuse:
+            return new
+        return next((one for one in reversed(self._ready) if one.runs), new)
+
+    def _dismiss(self, count: int) -> None:
+        """Dismiss so many ready processes, those first that have waited longest."""
+        for _ in range(count):
+            self._ready.popleft().given.set_result(None)
+
+    def _keep(self) -> None:
+        """Keep the processes that are ready for some time."""
+        if not self._reuse_wait_s:
+            return
+        if self._keeping is not None:
+            self._keeping.cancel()
+        self._keeping = asyncio.get_running_loop().call_later(self._reuse_wait_s, self._kept)
+
+    def _kept(self) -> None:
+        self._keeping = None
+        self._reconcile()
 
     def _give(self, waiting: _Waiting, process: RunProcess) -> None:
         self._failures = 0
+        process.runs += 1
         self._by_run[waiting.given.line.run_id] = process
         if self._yielding is None:
             self._yielding = asyncio.get_running_loop().call_later(_YIELD_S, self._yielded)
         process.given.set_result(waiting.given)
         waiting.process.set_result(process)
 
-    def _see_off(self, process: RunProcess) -> None:
-        if not process.over.done():
+    def _see_off(self, process: RunProcess, given: Given) -> None:
+        """Expect the process to exit or to connect again: the run that it was given is over."""
+        if given.line.last_word is LastWord.FINISHED:
+            self._by_run.pop(given.line.run_id, None)
+        has_moved_on = not process.given.done() or process.given.result() is not given
+        if not process.over.done() and not has_moved_on:
             later = asyncio.get_running_loop().call_later
             process.leaving = later(_LEAVE_TIMEOUT_S, self._jobs.cancel, process.process_id)
 
@@ -247,7 +320,7 @@ class Processes:
     def _launch(self) -> None:
         self._launched += 1
         process = RunProcess(f"{self._prefix}-{self._launched}")
-        self._on_their_way[process.process_id] = process
+        self._alive[process.process_id] = self._on_their_way[process.process_id] = process
         task = asyncio.create_task(self._live(process), name=f"process {process.process_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -263,6 +336,7 @@ class Processes:
 
     def _ended(self, process: RunProcess, lost: RunLost | None) -> None:
         error = None if lost is None else str(lost)
+        del self._alive[process.process_id]
         self.left(process)
         process.over.set_result(lost)
         if process.leaving is not None:

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from herdmesh.connect.clients import check_overrides, client_access, policy_of
-from herdmesh.connect.config import bytes_of, keep_secret, text_of_bytes
+from herdmesh.connect.config import SHARED, bytes_of, isolation_of, keep_secret, text_of_bytes
 from herdmesh.connect.config_providers import ConfigProviders
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.plugins import PLUGIN_VERSION, PluginRegistry
@@ -135,6 +135,7 @@ class RunSpecs:
         connector, passwords = self._loaded(known.resolved)
         task_class = checked_task_class(connector.task_class())
         bare = self.without_class(unit, spec)
+        imports = self.plugins.environment(known.resolved.connector_config, bare.worker_config)
         offsets: Mapping[bytes, bytes] | None = None
         if self._source_offsets is not None and bare.kind is TaskKind.SOURCE:
             offsets = self._source_offsets(unit.connector)
@@ -143,7 +144,13 @@ class RunSpecs:
             worker_config={**bare.worker_config, **connector.default_converters},
             run_id=run_id,
             task_class=task_class,
-            imports=self.plugins.environment(known.resolved.connector_config, bare.worker_config),
+            imports=imports,
+            process_reuse=connector.process_reuse
+            and isolation_of(known.resolved.connector_config) == SHARED
+            and imports is None
+            # Memory that an earlier run left in its process would count.
+            and not bare.memory_max_bytes
+            and not self.plugins.names_authored(known.resolved.connector_config, bare.worker_config),
             commit_scope=commit_scope,
             source_offsets=offsets,
             secrets=tuple(sorted(passwords.union(bare.secrets))),
