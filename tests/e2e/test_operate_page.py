@@ -44,7 +44,7 @@ SECRETS: Final = "/etc/herdmesh/secrets.properties"
 _SHOWN_S: Final = 10.0 if SOAKING else 30.0
 _SAME_S: Final = 20.0
 _DISK_KIB: Final = 512
-_STALLED: Final = "^STALLED"
+_STALLED: Final = "^warning STALLED"
 """In a command that is only checked in `make soak`: a run is stuck for 30 s before it is STALLED."""
 
 

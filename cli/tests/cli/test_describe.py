@@ -62,22 +62,22 @@ def test_explanation_conditions_and_last_error_are_shown() -> None:
         error_class="RETRIABLE",
     )
     assert lines[1:] == [
+        "disk full [/tmp] (retriable)",
         "waits up to 12 s for worker w1 to return",
         "STALLED no record for 5 m",
-        "disk full [/tmp] (retriable)",
     ]
 
 
 def test_a_unit_that_failed_for_good_shows_no_next_restart() -> None:
     restart = {"attempt": 1, "attempts_max": 10, "next_time": None, "last_error": "disk full"}
     lines = told(explanation="failed (FATAL): remove the cause", auto_restart=restart, error="x", error_class="FATAL")
-    assert lines[1:] == ["failed (FATAL): remove the cause", "x (fatal)"]
+    assert lines[1:] == ["x (fatal)", "failed (FATAL): remove the cause"]
 
 
 def test_the_same_error_is_shown_once() -> None:
     restart = {"attempt": 2, "attempts_max": 10, "next_time": "2026-11-21T17:00:05Z", "last_error": "disk full"}
     lines = told(auto_restart=restart, error="disk full", error_class="RETRIABLE")
-    assert lines[1:] == ["restart 2 of 10 at 2026-11-21T17:00:05Z", "disk full (retriable)"]
+    assert lines[1:] == ["disk full (retriable)", "restart 2 of 10 at 2026-11-21T17:00:05Z"]
 
 
 def sink_task(state: str, minutes: int, *parts: tuple[int, int, int]) -> dict[str, Any]:

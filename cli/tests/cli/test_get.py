@@ -121,7 +121,8 @@ def test_many_connectors_are_a_line_each_and_requested_without_hidden_columns(he
     assert len(lines) == MANY
     assert lines[-1].split()[0] == "sink-1199"
     assert lines[40].split() == [
-        *("sink-0040", "sink", "RUNNING", "0/1", "running,", "1", "failed", "40"), *("task", "0:", "disk", "full"),
+        *("sink-0040", "sink", "RUNNING", "0/1", "running,", "1", "failed", "40"),
+        *("task", "0", "failed:", "disk", "full"),
     ]  # fmt: skip
     assert herder.views == [messages.CONNECTOR_VIEW_STATUS] * 2, "two pages of states, and nothing besides"
 

@@ -74,7 +74,7 @@ def test_an_unknown_column_is_refused_with_the_valid_ones() -> None:
 
 
 def test_attention_shows_the_first_problem() -> None:
-    assert listing.attention(A) == "task 1: disk full"
+    assert listing.attention(A) == "task 1 of 2 failed: disk full"
     assert listing.attention(C) == ""
     waiting = connector("x", "UNASSIGNED")
     waiting["connector"]["explanation"] = "no connected worker has the plugin Foo"
@@ -108,13 +108,14 @@ def test_a_filter_that_no_connector_can_pass_is_refused(wanted: listing.Filter, 
         listing.checked(wanted)
 
 
-def test_each_connector_is_one_line_and_only_attention_is_cut() -> None:
+def test_each_connector_has_its_first_problem_below_it_on_a_narrow_terminal() -> None:
     long = connector("orders-of-yesterday", "RUNNING", unit("FAILED", error="first line " * 20 + "\nsecond line"))
     screen = Console(width=80, file=io.StringIO())
     shown = ("NAME", "STATE", "TASKS", "ATTENTION")
     screen.print(table(None, shown, listing.rows([long], shown)))
     assert isinstance(screen.file, io.StringIO)
-    header, line = screen.file.getvalue().splitlines()
-    assert header.split() == list(shown)
-    assert line.startswith("orders-of-yesterday  RUNNING  0/1 running, 1 failed  task 0: first line")
-    assert line.rstrip().endswith("…")
+    header, line, story = screen.file.getvalue().splitlines()
+    assert header.split() == list(shown[:-1])
+    assert line == "orders-of-yesterday  RUNNING  0/1 running, 1 failed"
+    assert story.startswith("  task 0 failed: first line")
+    assert story.endswith("…")

@@ -270,7 +270,8 @@ async def test_top_shows_use_by_worker_and_by_connector() -> None:
         listed = await herd("top", "--herder", herder, "--interval", "0.2", "-o", "json")
     assert done.exit_code == 0, done.output
     rows = [line.split() for line in done.stdout.splitlines() if line.strip()]
-    assert rows[0] == ["WORKER", "STATE", "TASKS", "RUNS", "SLOTS", "CPU", "MEMORY"]
+    assert "does not answer" in done.stdout.splitlines()[1], "before the tables, also in a live picture"
+    assert ["WORKER", "STATE", "TASKS", "RUNS", "SLOTS", "CPU", "MEMORY"] in rows
     busy = next(row for row in rows if row[0] == "w1")
     assert (busy[1:5], busy[6:]) == (["CONNECTED", "1", "1", "8"], ["512", "MiB"])
     silent = next(row for row in rows if row[0] == "w2")
@@ -281,6 +282,7 @@ async def test_top_shows_use_by_worker_and_by_connector() -> None:
     assert found["connectors"][0]["memory_bytes"] == 64 << 20
     assert 0 < found["connectors"][0]["cpu"] < found["workers"][0]["cpu"] + 1e-9
     assert "w2" in found["silent"]
+    assert (found["attention"]["connectors"], found["attention"]["tasks"]) == (1, {"RUNNING": 2})
 
 
 def _status(cpu_ms: int, *runs: tuple[int, int, int]) -> dict[str, Any]:

@@ -72,4 +72,4 @@ def with_herder(output: Format, herder: str | None, work: Callable[[HerderClient
 
 def tell_wait(line: str) -> None:
     """Say on standard error which mesh the command reaches, or what it waits for."""
-    err.print(f"[dim]{escape(line)}[/]", soft_wrap=True)
+    err.print_sentence(f"[dim]{escape(line)}[/]")

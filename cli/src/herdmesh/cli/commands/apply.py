@@ -271,7 +271,7 @@ def _show(result: views.Json, output: Format) -> None:
         out.print(f"connector [bold]{escape(name)}[/] {result['result']}")
     if result["result"] == "unchanged" and _has_failed(result):
         again = f"an unchanged config restarts nothing: `herd restart {name} --include-tasks` does"
-        err.print(f"[yellow]warning:[/] connector {escape(name)} is FAILED; {escape(again)}", soft_wrap=True)
+        err.print_sentence(f"[yellow]warning:[/] connector {escape(name)} is FAILED; {escape(again)}")
 
 
 def _has_failed(connector: views.Json) -> bool:
@@ -360,4 +360,4 @@ def print_warnings(name: str, warnings: Iterable[views.Json]) -> None:
     """As `tell_warnings`, of a document."""
     for one in warnings:
         fix = f" ({one['fix']})" if one["fix"] else ""
-        err.print(f"[yellow]warning:[/] connector {escape(name)}: {escape(one['message'] + fix)}", soft_wrap=True)
+        err.print_sentence(f"[yellow]warning:[/] connector {escape(name)}: {escape(one['message'] + fix)}")

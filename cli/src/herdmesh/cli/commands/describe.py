@@ -40,6 +40,8 @@ from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, Worker
 _VALIDATION_S = 3.0
 """A connector may query its database during validation: describe does not wait longer for that."""
 
+_TROUBLES = ("explanation", "auto_restart", "conditions", "error")
+_NUMBERS_MAX = 8
 _LEVEL_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "bold red"}
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Whole stack traces, with the frames of libraries.")
@@ -83,6 +85,7 @@ def describe_task(
     ],
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
+    verbose: VerboseOption = False,
 ) -> None:
     """Show one task: worker, generation, restarts, last error with its trace, offsets, next step, config."""
     if not task.rpartition("/")[2].isdecimal() or "/" not in task:
@@ -93,7 +96,7 @@ def describe_task(
         if output.is_document:
             print_document(output, found, kind="task")
         else:
-            _print_task(found)
+            _print_task(found, verbose=verbose)
 
     with_herder(output, herder, work)
 
@@ -111,10 +114,13 @@ def describe_worker(
         if output.is_document:
             print_document(output, found)
             return
-        out.print(f"[bold]{escape(found['worker_id'])}[/] {colored(found['state'])} {escape(found['reason'] or '')}")
-        out.print(f"address {escape(found['address'])}, {found['slots']} slots")
-        out.print(f"connectors: {escape(', '.join(found['connectors']) or 'none')}")
-        out.print(f"tasks: {escape(', '.join(found['tasks']) or 'none')}")
+        reason = f": {escape(found['reason'])}" if found["reason"] else ""
+        out.print_sentence(f"[bold]{escape(found['worker_id'])}[/] {colored(found['state'])}{reason}")
+        for one in found["conditions"]:
+            out.print_sentence(f"[bold red]{one['type']}[/] {escape(one['message'])}")
+        out.print_sentence(f"address {escape(found['address'])}, {found['slots']} slots")
+        for held in ("connectors", "tasks"):
+            out.print_sentence(f"{len(found[held])} {held}: {escape(', '.join(found[held]) or 'none')}")
 
     with_herder(output, herder, work)
 
@@ -175,9 +181,8 @@ def story(unit: views.Json, told: Collection[str] = ()) -> Iterator[str]:
     held = f"on {escape(unit['worker_id'])}, generation {unit['generation']}" if unit["worker_id"] else "on no worker"
     since = f", for {age(unit['since'])}" if "since" in unit else ""
     yield f"{colored(unit['state'])} {held}{since}"
-    if "placed_because" in unit:
-        placed = f" since {unit['placed_time']}" if "placed_time" in unit else ""
-        yield f"on {escape(unit['worker_id'])}{placed}, because {escape(unit['placed_because'])}"
+    if unit.get("error") and unit["error"] not in told:
+        yield f"[red]{escape(unit['error'])}[/] ({unit['error_class'].lower() or 'unknown'})"
     conditions = unit.get("conditions", [])
     explanation = unit.get("explanation", "")
     if explanation and explanation not in (*told, *(one["message"] for one in conditions)):
@@ -187,8 +192,9 @@ def story(unit: views.Json, told: Collection[str] = ()) -> Iterator[str]:
         since = one.get("wait", {}).get("since")
         if one["message"] not in told:
             yield f"{one['type']} {f'for {age(since)}, ' if since else ''}{escape(one['message'])}"
-    if unit.get("error") and unit["error"] not in told:
-        yield f"[red]{escape(unit['error'])}[/] ({unit['error_class'].lower() or 'unknown'})"
+    if "placed_because" in unit:
+        placed = f" since {unit['placed_time']}" if "placed_time" in unit else ""
+        yield f"on {escape(unit['worker_id'])}{placed}, because {escape(unit['placed_because'])}"
 
 
 def _restart_lines(unit: views.Json, told: Collection[str]) -> Iterator[str]:
@@ -223,12 +229,13 @@ def _restart_line(restart: views.Json, shown: str) -> str:
 
 def print_connector(found: views.Json, diagnosis: Diagnosis, *, verbose: bool = False) -> None:
     """Print a connector in full, its diagnosis first."""
-    out.print(escape(diagnosis.sentence), style=_LEVEL_STYLES[diagnosis.level], soft_wrap=True)
+    out.print_sentence(escape(diagnosis.sentence), style=_LEVEL_STYLES[diagnosis.level])
     out.print()
     stories = _Stories(diagnosis.quotes, verbose=verbose)
-    out.print(
-        f"[bold]{escape(found['name'])}[/] ({found['type']}), wanted {colored(found['target_state'] or 'STARTED')}, "
-        f"behind {connector_lag(found)}, uncommitted {connector_uncommitted(found)}"
+    lag = f", behind {connector_lag(found)}, uncommitted {connector_uncommitted(found)}"
+    out.print_sentence(
+        f"[bold]{escape(found['name'])}[/] ({found['type']}), wanted {colored(found['target_state'] or 'STARTED')}"
+        f"{'' if found['type'] == 'source' else lag}"
     )
     stories.print("connector", found["connector"])
     if found["tasks"]:
@@ -237,10 +244,12 @@ def print_connector(found: views.Json, diagnosis: Diagnosis, *, verbose: bool = 
             for row, task in zip(task_rows(found), found["tasks"], strict=True)
         ]
         out.print(table("\ntasks", (*TASK_COLUMNS, "GENERATION", "AGE"), rows))
-    for task in found["tasks"]:
-        if any(key in task for key in ("placed_because", "explanation", "auto_restart", "conditions", "error")):
-            out.print()
-            stories.print(f"task {task['id']}", task)
+    for tasks in _grouped(found["tasks"]):
+        out.print()
+        if len(tasks) == 1:
+            stories.print(f"task {tasks[0]['id']}", tasks[0])
+        else:
+            out.print_sentence(_group_line(tasks))
     _print_offsets(found["tasks"])
     _print_config(found["config"])
     if found["warnings"] is None:
@@ -250,8 +259,30 @@ def print_connector(found: views.Json, diagnosis: Diagnosis, *, verbose: bool = 
         out.print(table("\nsettings that do not have their effect", ("WHAT", "NEXT STEP"), rows))
 
 
-def _print_task(found: views.Json) -> None:
-    _Stories((), verbose=False).print(escape(found["name"]), found)
+def _grouped(tasks: Sequence[views.Json]) -> list[list[views.Json]]:
+    """The tasks that have a story, those with a problem first and each alone; the others by worker and by the reason
+    why it has them, which of a connector of 500 tasks are few.
+    """
+    troubled = [[task] for task in tasks if any(key in task for key in _TROUBLES)]
+    placed: dict[tuple[str, str, str], list[views.Json]] = {}
+    for task in tasks:
+        if "placed_because" in task and not any(key in task for key in _TROUBLES):
+            key = (task["state"], task["worker_id"], task["placed_because"])
+            placed.setdefault(key, []).append(task)
+    return [*troubled, *placed.values()]
+
+
+def _group_line(tasks: Sequence[views.Json]) -> str:
+    """The line about tasks that run as wanted; the table above has the age of each."""
+    more = f" and {len(tasks) - _NUMBERS_MAX} others" if len(tasks) > _NUMBERS_MAX else ""
+    numbers = ", ".join(str(task["id"]) for task in tasks[:_NUMBERS_MAX])
+    one = tasks[0]
+    where = f"{colored(one['state'])} on {escape(one['worker_id'])}"
+    return f"[bold]tasks {numbers}{more}[/] {where}, because {escape(one['placed_because'])}"
+
+
+def _print_task(found: views.Json, *, verbose: bool) -> None:
+    _Stories((), verbose=verbose).print(escape(found["name"]), found)
     rows = [[*task_row(found), str(found["generation"] or "-"), age(found.get("since"))]]
     out.print(table(None, (*TASK_COLUMNS, "GENERATION", "AGE"), rows))
     _print_offsets([found])
@@ -277,11 +308,14 @@ def _print_offsets(tasks: Sequence[views.Json]) -> None:
                 "\noffsets, as last reported by the runs",
                 ("TASK", "TOPIC", "PARTITION", "COMMITTED", "POSITION", "END", "BEHIND", "UNCOMMITTED"),
                 rows,
+                drop=("UNCOMMITTED", "POSITION", "END", "COMMITTED"),
             )
         )
 
 
 def _print_config(config: views.Json) -> None:
+    if not config:
+        return
     rows = [[escape(key), escape("null" if value is None else str(value))] for key, value in config.items()]
     out.print(table("\nconfig", ("KEY", "VALUE"), rows))
 
@@ -297,9 +331,9 @@ class _Stories:
     def print(self, title: str, unit: views.Json) -> None:
         """Print the story of one unit, and its trace."""
         first, *rest = story(unit, self._told)
-        out.print(f"[bold]{title}[/] {first}", soft_wrap=True)
+        out.print_sentence(f"[bold]{title}[/] {first}")
         for line in rest:
-            out.print(f"  {line}", soft_wrap=True)
+            out.print_sentence(f"  {line}", hang=4)
         self._told |= {unit.get("error", ""), *(one["message"] for one in unit.get("conditions", ()))} - {""}
         trace = unit.get("trace", "")
         if trace in ("", unit.get("error")):
@@ -311,4 +345,4 @@ class _Stories:
         shown, hidden = (trace, 0) if self._verbose else traces.shortened(trace)
         out.print(escape(shown), style="red", soft_wrap=True)
         if hidden:
-            out.print(f"  [dim]{hidden} frames of libraries are left out; -v shows them[/]")
+            out.print_sentence(f"  [dim]{hidden} frames of libraries are left out; -v shows them[/]", hang=4)

@@ -30,6 +30,7 @@ dlq_app = typer.Typer(
 )
 
 _PAGE_SIZE = 1_000
+_LABEL_WIDTH = 11
 _SHOWN = 50
 _LETTERS_MAX = 1_000
 _REPLAY_BYTES_MAX = 8 * 1024 * 1024
@@ -90,7 +91,7 @@ def list_dead_letters(
             return
         if not found:
             left = "" if replayed else " are left"
-            out.print(f"no dead letters of [bold]{escape(name)}[/]{left}", soft_wrap=True)
+            out.print_sentence(f"no dead letters of [bold]{escape(name)}[/]{left}")
             return
         out.print(_listed(found, wide=not brief, replayed=replayed))
         if more:
@@ -259,7 +260,8 @@ def _listed(found: Iterable[Json], *, wide: bool, replayed: bool) -> Any:
             "PUT BACK": "yes" if one["replayed"] else "",
         }
         rows.append([escape(cells[column]) for column in columns])
-    return table(None, columns, rows, () if wide else ("ORIGINAL", "MESSAGE"))
+    drop = ("TASK", "FAILED IN", "ATTEMPT", "STAGE", "ORIGINAL", "TIME")
+    return table(None, columns, rows, () if wide else ("ORIGINAL", "MESSAGE"), drop=drop)
 
 
 def _time(text: str | None, now: datetime, *, wide: bool) -> str:
@@ -298,7 +300,7 @@ def _print_letter(shown: Json) -> None:
     }
     for label, value in lines.items():
         if value is not None:
-            out.print(f"[bold dim]{label:<10}[/] {escape(str(value))}", soft_wrap=True)
+            out.print_sentence(f"[bold dim]{label:<10}[/] {escape(str(value))}", hang=_LABEL_WIDTH)
     for one in shown["headers"]:
         text = _shown(one["value"], one["encoding"])
         out.print(f"[bold dim]{'header':<10}[/] {escape(one['name'])}: {escape(text)}", soft_wrap=True)
@@ -341,6 +343,6 @@ def _print_replayed(done: Json) -> None:
             out.print(f"{one['letter']} -> {escape(to)}", soft_wrap=True)
     where = ", ".join(f"{number:,} to {escape(topic)}" for topic, number in sorted(topics.items()))
     did = "would be replayed" if done["dry_run"] else "replayed"
-    out.print(f"{letters_text} of [bold]{name}[/] {did}{f': {where}' if where else ''}", soft_wrap=True)
+    out.print_sentence(f"{letters_text} of [bold]{name}[/] {did}{f': {where}' if where else ''}")
     for one in done["refused"]:
-        err.print(f"  {one['letter']} not replayed: {escape(one['reason'])}", soft_wrap=True)
+        err.print_sentence(f"  {one['letter']} not replayed: {escape(one['reason'])}")

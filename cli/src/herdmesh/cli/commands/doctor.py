@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.markup import escape
 
-from herdmesh.cli.display import views
+from herdmesh.cli.display import findings, views
 from herdmesh.cli.display.output import Format, colored, out, print_document, table
 from herdmesh.cli.doctor import CODES, ExaminedServices, examine
 from herdmesh.cli.doctor.codes import PAGE
@@ -21,7 +21,7 @@ from herdmesh.cli.mesh.client import find_config_stores, find_herder, find_statu
 from herdmesh.cli.mesh.contexts import KAFKA_ENV, find_kafka_target
 from herdmesh.cli.runner import HerderOption, OutputOption, run
 
-#: Maximum number of undecodable records, and of findings of one severity, printed for people; `-o json` has all.
+#: Maximum number of undecodable records, and of groups of findings of one severity, for people; `-o json` has all.
 _SHOWN_MAX: Final = 20
 _STYLES: Final = {"error": "bold red", "warning": "bold yellow"}
 
@@ -101,11 +101,18 @@ def _explain(name: str, output: Format) -> None:
             {"code": name.upper(), "severity": code.severity, "meaning": code.meaning, "next_step": code.next_step},
         )
         return
-    out.print(f"[{_STYLES[code.severity]}]{name.upper()}[/] ({code.severity}): {escape(code.meaning)}", soft_wrap=True)
-    out.print(f"[dim]next:[/] {escape(code.next_step)}", soft_wrap=True)
+    out.print_sentence(f"[{_STYLES[code.severity]}]{name.upper()}[/] ({code.severity}): {escape(code.meaning)}")
+    out.print_sentence(f"[dim]next:[/] {escape(code.next_step)}")
 
 
 def _print(found: views.Json) -> None:
+    if found["findings"]:
+        out.print_sentence(_verdict(found["findings"]))
+    else:
+        out.print("everything is healthy")
+    groups = findings.grouped(found["findings"])
+    for severity in ("error", "warning"):
+        _print_groups([one for one in groups if one.first["severity"] == severity])
     rows = [
         [
             one["store"],
@@ -118,40 +125,43 @@ def _print(found: views.Json) -> None:
     ]
     leader = found["herder"]
     rows.append(["herder", escape(leader["address"]), "-", colored(leader["state"]), "-"])
-    out.print(table(None, ("PART", "ADDRESS", "ROLE", "CONDITION", "UNDECODABLE"), rows))
-    for severity in ("error", "warning"):
-        _print_findings([one for one in found["findings"] if one["severity"] == severity])
+    columns = ("PART", "ADDRESS", "ROLE", "CONDITION", "UNDECODABLE")
+    out.print()
+    out.print(table(None, columns, rows, drop=("ROLE", "UNDECODABLE")))
+    told = {one["message"] for one in found["findings"]}
     for one in found["workers"]:
-        if one["reason"]:
-            out.print(f"\n[bold]worker {escape(one['worker_id'])}[/]: {escape(one['reason'])}", soft_wrap=True)
+        if one["reason"] and one["reason"] not in told:
+            out.print_sentence(f"\n[bold]worker {escape(one['worker_id'])}[/]: {escape(one['reason'])}")
     for replica in found["replicas"]:
         _print_undecodable(replica)
-    _print_verdict(found)
+    _print_checks(found)
 
 
-def _print_findings(findings: Sequence[views.Json]) -> None:
-    for one in findings[:_SHOWN_MAX]:
-        name = one["name"] if one["part"] == "connector" else f"{one['part']} {one['name']}"
-        since = f" (since {one['since']})" if one["code"] == "WAITING" and one["since"] else ""
-        head = f"[{_STYLES[one['severity']]}]{one['code']}[/] {escape(name)}"
-        out.print(f"\n{head}: {escape(one['message'])}{since}", soft_wrap=True)
-        out.print(f"[dim]next:[/] {escape(one['next_step'])}", soft_wrap=True)
-    if len(findings) > _SHOWN_MAX:
-        out.print(f"\nand {len(findings) - _SHOWN_MAX} more of this severity; `-o json` has them all")
+def _print_groups(groups: Sequence[findings.FindingGroup]) -> None:
+    for group in groups[:_SHOWN_MAX]:
+        out.print()
+        for whole, brief in findings.lines_of(group, _STYLES[group.first["severity"]]):
+            out.print_sentence(whole, brief=brief)
+    if len(groups) > _SHOWN_MAX:
+        left = sum(len(one.findings) for one in groups[_SHOWN_MAX:])
+        out.print_sentence(f"\nand {left} more of this severity; `-o json` has them all")
 
 
-def _print_verdict(found: views.Json) -> None:
-    errors = sum(one["severity"] == "error" for one in found["findings"])
-    warnings = len(found["findings"]) - errors
-    out.print(f"\n[dim]checked: {escape(', '.join(found['checked']))}[/]", soft_wrap=True)
+def _verdict(listed: Sequence[views.Json]) -> str:
+    errors = sum(one["severity"] == "error" for one in listed)
+    warnings = len(listed) - errors
+    counts = [f"[bold red]{_many(errors, 'error')}[/]"] if errors else ["no errors"]
+    counts += [f"[bold yellow]{_many(warnings, 'warning')}[/]"] if warnings else []
+    return ", ".join(counts)
+
+
+def _print_checks(found: views.Json) -> None:
+    """The parts that were checked; where there are findings, the verdict again, which a long list has moved away."""
+    out.print_sentence(f"\n[dim]checked: {escape(', '.join(found['checked']))}[/]")
     for one in found["unchecked"]:
-        out.print(f"[dim]not checked: {escape(one)}[/]", soft_wrap=True)
-    if not found["findings"]:
-        out.print("everything is healthy")
-        return
-    counts = [_many(errors, "error")] if errors else ["no errors"]
-    counts += [_many(warnings, "warning")] if warnings else []
-    out.print(f"{', '.join(counts)}; `herd doctor --explain CODE`, or {PAGE}, says more", soft_wrap=True)
+        out.print_sentence(f"[dim]not checked: {escape(one)}[/]")
+    if found["findings"]:
+        out.print_sentence(f"{_verdict(found['findings'])}; `herd doctor --explain CODE`, or {PAGE}, says more")
 
 
 def _many(number: int, noun: str) -> str:

@@ -13,6 +13,7 @@ from herdmesh.cli import completion
 from herdmesh.cli.display import following, listing, views
 from herdmesh.cli.display.hidden_secrets import ShowSecretsOption, hide_in_connectors
 from herdmesh.cli.display.output import Format, err, out, paged, print_document, table
+from herdmesh.cli.display.urgency import summary, summary_line
 from herdmesh.cli.errors import from_reason
 from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.queries import (
@@ -92,7 +93,7 @@ def connectors(
         elif not found:
             out.print("no connectors yet; `herd apply -f FILE` creates one")
         else:
-            paged(made, len(shown))
+            paged(made, len(shown), summary_line(summary(shown)))
             left = len(kept) - skip - len(shown)
             if len(kept) < len(found) or left > 0:
                 more = f"; --skip {skip + len(shown)} shows the next" if left > 0 else ""
@@ -154,7 +155,7 @@ def everything(herder: HerderOption = None, output: OutputOption = Format.TABLE)
             chosen = list(listing.COLUMNS if output.is_wide else listing.DEFAULT_COLUMNS)
             out.print(table("connectors", chosen, listing.rows(listing.ordered(found, "NAME"), chosen)))
             out.print(table("\ntasks", *listing.task_table(listing.tasks_of(found), wide=output.is_wide)))
-            out.print(table("\nworkers", *listing.worker_table(workers_found)))
+            out.print(table("\nworkers", *listing.worker_table(workers_found), numbers=("TASKS",)))
 
     with_herder(output, herder, work)
 
@@ -173,7 +174,7 @@ def workers(
     async def work(client: HerderClient) -> None:
         found = [await fetch_worker(client, name)] if name else await fetch_workers(client)
         columns, rows = listing.worker_table(found)
-        made = table(None, columns, rows)
+        made = table(None, columns, rows, numbers=("TASKS",))
         if watch:
             first = {one["worker_id"]: one for one in found}
             await following.follow_workers(client, name, first, following.RowPrinter(output, columns, made))
@@ -223,9 +224,9 @@ def print_refused_plugins(refused: Sequence[views.Json]) -> None:
     for one in refused:
         where = f"{one['folder']} ({one['plugin']})" if one["plugin"] else one["folder"]
         workers = escape(", ".join(one["workers"]))
-        out.print(f"\n[bold red]NOT USED[/] {escape(where)} on {workers}: {escape(one['why'])}", soft_wrap=True)
+        out.print_sentence(f"\n[bold red]NOT USED[/] {escape(where)} on {workers}: {escape(one['why'])}")
         if one["fix"]:
-            out.print(f"[dim]next:[/] {escape(one['fix'])}", soft_wrap=True)
+            out.print_sentence(f"[dim]next:[/] {escape(one['fix'])}")
 
 
 @get_app.command("topics")

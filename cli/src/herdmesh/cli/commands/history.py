@@ -60,7 +60,9 @@ def history(
             return
         _print_changes(listed, by=all_changes)
         if steps:
-            err.print(f"[dim]{steps} {'step' if steps == 1 else 'steps'} of the herder left out; --all lists all[/]")
+            err.print_sentence(
+                f"[dim]{steps} {'step' if steps == 1 else 'steps'} of the herder left out; --all lists all[/]"
+            )
 
     run(output, work)
 
@@ -104,10 +106,10 @@ def _print_changes(listed: list[views.Json], *, by: bool) -> None:
         for one in listed
     ]
     if "diff" not in listed[0]:
-        out.print(table(None, columns, rows))
+        out.print(table(None, columns, rows, story="CHANGED", drop=("BY", "REVISION", "CALLER")))
         return
     for one, row in zip(listed, rows, strict=True):
-        out.print("  ".join(cell for name, cell in zip(columns, row, strict=True) if name != "CHANGED"), soft_wrap=True)
+        out.print_sentence("  ".join(cell for name, cell in zip(columns, row, strict=True) if name != "CHANGED"))
         lines = changes.diff_lines(one) or [f"  {changes.summary_of(one)}"]
         for line in lines:
             out.print(escape(line), style=_DIFF_STYLES.get(line[2:3], ""), soft_wrap=True)

@@ -57,7 +57,7 @@ def get_offsets(name: NameArgument, herder: HerderOption = None, output: OutputO
         else:
             out.print(f"[bold]{escape(name)}[/] has no offsets")
         if reply.message:
-            err.print(f"[yellow]note:[/] {escape(reply.message)}", soft_wrap=True)
+            err.print_sentence(f"[yellow]note:[/] {escape(reply.message)}")
 
     with_herder(output, herder, work)
 
@@ -210,7 +210,7 @@ def _change(
                 },
             )
             return
-        out.print(f"[bold]{escape(name)}[/]: {escape(reply.message)}", soft_wrap=True)
+        out.print_sentence(f"[bold]{escape(name)}[/]: {escape(reply.message)}")
         if found:
             out.print(f"[dim]{doing.caption}:[/]")
             out.print(table(None, *_table_of(found)))

@@ -68,4 +68,4 @@ def _print_plan(found: views.Json) -> None:
     elif not found["notes"]:
         out.print("nothing would change")
     for note in found["notes"]:
-        out.print(f"note: {escape(note)}", soft_wrap=True)
+        out.print_sentence(f"note: {escape(note)}")

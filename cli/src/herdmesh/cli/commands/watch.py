@@ -47,9 +47,9 @@ def watch(
             return
         following = asyncio.create_task(board.follow(address))
         try:
-            with Live(board.render(), console=out, screen=False, auto_refresh=False) as live:
+            with Live(board.render(height=out.height), console=out, screen=False, auto_refresh=False) as live:
                 while not following.done():
-                    live.update(board.render(), refresh=True)
+                    live.update(board.render(height=out.height), refresh=True)
                     await asyncio.sleep(_REFRESH_S)
             following.result()
         finally:

@@ -2,7 +2,8 @@
 
 Owns the choice of the most urgent problem and its wording. Reads a connector's JSON view (`views.connector`) and
 nothing else; the causes themselves are the services' own texts. Invariant: every connector has exactly one diagnosis,
-and the texts that it quotes are in `quotes`, so that a caller prints no message twice.
+and the texts that it quotes are in `quotes`, so that a caller prints no message twice. Lists show the same problem as
+the sentence: `attention` has it in fewer words.
 """
 
 from __future__ import annotations
@@ -54,6 +55,25 @@ def diagnose(connector: Json) -> Diagnosis:
         if found is not None:
             return found
     return _as_wanted(connector)
+
+
+def attention(connector: Json) -> str:
+    """The most urgent problem of a connector or its tasks, in one line; empty = no problem."""
+    failed = _units(connector, lambda unit: unit["state"] == "FAILED" and bool(first_problem(unit)))
+    if failed:
+        return f"{_who(connector, failed)} failed: {first_problem(failed[0])}"
+    restarting = _units(connector, lambda unit: unit["state"] == "RESTARTING" and bool(first_problem(unit)))
+    units = restarting or _units(connector, lambda unit: bool(first_problem(unit)))
+    if not units:
+        return ""
+    first = first_problem(units[0])
+    alike = [unit for unit in units if first_problem(unit) == first]
+    return f"{_who(connector, alike)}: {first}" if "id" in units[0] else first
+
+
+def first_problem(unit: Json) -> str:
+    """The first line of a unit's error or explanation; empty = no problem."""
+    return one_line(str(unit.get("error") or unit.get("explanation") or ""))
 
 
 def _failed(connector: Json) -> Diagnosis | None:

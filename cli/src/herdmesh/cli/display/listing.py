@@ -13,6 +13,7 @@ from datetime import datetime
 
 from rich.markup import escape
 
+from herdmesh.cli.display.diagnosis import attention, first_problem
 from herdmesh.cli.display.output import (
     TASK_COLUMNS,
     age,
@@ -117,7 +118,7 @@ def task_table(tasks: Iterable[Json], *, wide: bool = False) -> tuple[list[str],
     rows: list[list[str]] = []
     for task in tasks:
         more = [str(task["generation"] or "-"), age(task.get("since"))] if wide else []
-        rows.append([escape(task["name"]), *task_row(task)[1:], *more, escape(_first_line(task))])
+        rows.append([escape(task["name"]), *task_row(task)[1:], *more, escape(first_problem(task))])
     return columns, rows
 
 
@@ -143,22 +144,9 @@ def states_of_all(connectors: Sequence[Json], workers: Iterable[Json]) -> tuple[
     """Columns and rows of all objects together: kind, name, state, and the first problem."""
     listed = ordered(connectors, "NAME")
     rows = [["connector", one["name"], one["connector"]["state"], attention(one)] for one in listed]
-    rows += [["task", one["name"], one["state"], _first_line(one)] for one in tasks_of(listed)]
+    rows += [["task", one["name"], one["state"], first_problem(one)] for one in tasks_of(listed)]
     rows += [["worker", one["worker_id"], one["state"], one["reason"] or ""] for one in workers]
     return ["KIND", "NAME", "STATE", "ATTENTION"], [[*map(escape, row)] for row in rows]
-
-
-def attention(one: Json) -> str:
-    """The first problem of a connector or its tasks, in one line; empty = no problem."""
-    for unit in (one["connector"], *one["tasks"]):
-        if first := _first_line(unit):
-            return f"task {unit['id']}: {first}" if "id" in unit else first
-    return ""
-
-
-def _first_line(unit: Json) -> str:
-    text = str(unit.get("error") or unit.get("explanation") or "").strip()
-    return text.splitlines()[0] if text else ""
 
 
 def _comparable(value: str | float | None) -> tuple[int, float, str]:

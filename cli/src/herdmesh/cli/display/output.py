@@ -22,7 +22,8 @@ from rich.markup import escape
 from rich.text import Text
 
 from herdmesh.cli.display import documents
-from herdmesh.cli.display.tables import PIPE_WIDTH, Fit, ScreenColumn, ScreenTable
+from herdmesh.cli.display.sentences import Sentence
+from herdmesh.cli.display.tables import FLOOR, PIPE_WIDTH, Fit, ScreenColumn, ScreenTable
 from herdmesh.cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -146,6 +147,12 @@ class OutputConsole(Console):
         options.setdefault("crop", False)
         super().print(*objects, **options)
 
+    def print_sentence(self, text: str, *, hang: int = 2, style: str = "", brief: str | None = None) -> None:
+        """Print a sentence (markup): on a terminal in lines of whole words, the later ones indented by `hang`; in a
+        pipe as one line. A terminal shows `brief` instead, if it is given.
+        """
+        self.print(Sentence(text, hang, brief), style=style or None)
+
     def on_broken_pipe(self) -> None:
         """End the command when nobody reads its output any more."""
         discard_output()
@@ -231,11 +238,11 @@ def print_error(error: CommandError, output: Format) -> None:
     if output.has_errors:
         print_document(Format.YAML if output == Format.YAML else Format.JSON, error_document(error))
         return
-    err.print(f"[bold red]error[/] {escape(error.message)} [dim]({error.reason})[/]", soft_wrap=True)
+    err.print_sentence(f"[bold red]error[/] {escape(error.message)} [dim]({error.reason})[/]")
     for field, message in error.fields:
-        err.print(f"  [bold]{escape(field)}[/]: {escape(message)}", soft_wrap=True)
+        err.print_sentence(f"  [bold]{escape(field)}[/]: {escape(message)}", hang=4)
     if error.next_step:
-        err.print(f"[dim]next:[/] {escape(error.next_step)}", soft_wrap=True)
+        err.print_sentence(f"[dim]next:[/] {escape(error.next_step)}")
 
 
 def colored(state: str) -> str:
@@ -251,79 +258,76 @@ def table(
     cut_columns: Collection[str] | None = None,
     *,
     every_column: bool = False,
+    story: str = "",
+    numbers: Collection[str] = (),
+    drop: Sequence[str] = (),
 ) -> ScreenTable:
     """A table without lines between rows; cells are markup. `cut_columns` None = the columns that usually are too long.
 
     A table with a cut column has one line for each row, so its first column is cut too where nothing else helps. In
     other tables texts continue on the next line. `every_column` = no column is left out on a narrow terminal, because
-    the user has chosen them.
+    the user has chosen them. `story` is the column that is printed below its row on a narrow terminal, "" = the usual
+    one; `numbers` are columns of numbers in this table alone; `drop` are the columns to leave out first, in order.
     """
     cut = _CUT.intersection(columns) if cut_columns is None else set(cut_columns)
+    story = story or next((name for name in columns if name in _STORIES), "")
+    ranks = {**_RANKS, **{name: at - len(drop) for at, name in enumerate(drop)}}
 
-    def fit(name: str) -> Fit:
-        if name in _NUMERIC or name in _STATES:
-            return Fit.KEEP
-        if cut:
-            return Fit.CUT if name in cut else Fit.MIDDLE if name == columns[0] else Fit.KEEP
-        return Fit.FOLD
+    def made(name: str) -> ScreenColumn:
+        is_number = name in _NUMERIC or name in numbers
+        if is_number or name in _WHOLE:
+            fit = Fit.KEEP
+        elif cut:
+            fit = Fit.CUT if name in cut else Fit.MIDDLE if name == columns[0] or name in _NAMES else Fit.KEEP
+        else:
+            fit = Fit.MIDDLE if name in _NAMES else Fit.FOLD
+        rank = None if every_column else ranks.get(name)
+        floor = _KEY_FLOOR if name == columns[0] == "KEY" else FLOOR
+        is_minor = rank is not None and 0 <= rank <= _MINOR_MAX
+        return ScreenColumn(name, fit, is_number, rank, is_minor, is_story=name == story, floor=floor)
 
-    made = [
-        ScreenColumn(name, fit(name), name in _NUMERIC, None if every_column else _RANKS.get(name)) for name in columns
-    ]
-    return ScreenTable(title, made, [list(row) for row in rows])
+    return ScreenTable(title, [made(name) for name in columns], [list(row) for row in rows])
 
 
 #: Columns whose cells are cut at the width of the terminal: a list of a thousand has one line for each, and
 #: `herd describe` has the rest.
 _CUT = {"ATTENTION"}
-_STATES = {"STATE", "WANTED", "CONDITION", "ACTION", "ROLE", "LEVEL"}
+#: Columns that explain their row, and are below it on a narrow terminal.
+_STORIES: Final = ("ATTENTION", "WHY", "REASON", "MESSAGE", "VALUE", "MEANING")
+#: Columns that mean something else, or cannot be copied, when they are cut or folded: states, times, places.
+_WHOLE: Final = frozenset(
+    {"STATE", "WANTED", "CONDITION", "ACTION", "ROLE", "LEVEL", "TIME", "LETTER", "OPERATION", "TYPE", "PART"}
+)
+#: Columns of names, whose middle is left out: many names begin alike and end in a number.
+_NAMES: Final = frozenset({"NAME", "WORKER", "CONNECTOR", "ADDRESS", "TOPIC", "CALLER", "SERVICE", "LOGGER"})
+#: A key of a config is not folded before it is this wide.
+_KEY_FLOOR: Final = 40
 _NUMERIC = {
-    *(
-        "LAG",
-        "BEHIND",
-        "UNCOMMITTED",
-        "RECORDS",
-        "REC/S",
-        "SLOTS",
-        "USED",
-        "WAITING",
-        "STARTS",
-        "RESTARTS",
-        "PID",
-        "TASK",
-        "UNDECODABLE",
-    ),
-    *("PARTITION", "OFFSET", "COMMITTED", "POSITION", "END", "FAILED", "AGE", "CONNECTORS", "GENERATION"),
+    *("LAG", "BEHIND", "UNCOMMITTED", "RECORDS", "REC/S", "SLOTS", "STARTS", "RESTARTS", "PID", "TASK", "UNDECODABLE"),
+    *("PARTITION", "OFFSET", "COMMITTED", "POSITION", "END", "FAILED", "AGE", "CONNECTORS", "GENERATION", "RUNS"),
+    *("CPU", "MEMORY", "PARTITIONS", "REPLICAS", "FIRST OFFSET", "END OFFSET", "REVISION", "ATTEMPT"),
+    *("USED", "WAITING"),
 }
 #: Columns that a narrow terminal leaves out, the first one first. Others are never left out: names, states, ATTENTION.
-_RANKS: Final = {
-    name: rank
-    for rank, name in enumerate(
-        (
-            *("PID", "RESTARTS", "GENERATION", "STARTS", "RECORDS", "REC/S", "UNCOMMITTED", "TYPE", "WANTED", "AGE"),
-            *("ALIASES", "VERSION", "IMPORTANCE", "POSITION", "END", "COMMITTED", "CHANGED", "ACTIVITY", "FAILED"),
-            *(
-                "SLOTS",
-                "USED",
-                "WAITING",
-                "CONNECTORS",
-                "WORKERS",
-                "WORKER",
-                "ADDRESS",
-                "UNDECODABLE",
-                "LAG",
-                "BEHIND",
-                "TASKS",
-            ),
-        )
-    )
-}
+_RANKED: Final = (
+    *("PID", "RESTARTS", "GENERATION", "STARTS", "REPLICAS", "RECORDS", "REC/S", "UNCOMMITTED", "TYPE", "WANTED"),
+    *("AGE", "ALIASES", "VERSION", "IMPORTANCE", "POSITION", "END", "COMMITTED", "CHANGED", "ACTIVITY", "FAILED"),
+    *("CONNECTORS", "SLOTS", "USED", "WAITING", "WORKERS", "WORKER", "ADDRESS", "UNDECODABLE"),
+    *("LAG", "BEHIND", "TASKS"),
+)
+_RANKS: Final = {name: rank for rank, name in enumerate(_RANKED)}
+#: Columns up to this one are left out before a story moves below its row.
+_MINOR_MAX: Final = _RANKS["AGE"]
 
 
-def paged(shown: ScreenTable, lines: int) -> None:
-    """Print a table, through the terminal's pager when it is longer than the terminal; never when it is piped."""
+def paged(shown: ScreenTable, lines: int, summary: str = "") -> None:
+    """Print a table, through the terminal's pager when it is longer than the terminal; never when it is piped. The
+    summary (markup) is printed before a table that is paged: its worst line may be on any page.
+    """
     if out.is_terminal and lines + 2 > out.height:
         with out.pager(styles=True):
+            if summary:
+                out.print_sentence(f"{summary}\n")
             out.print(shown)
     else:
         out.print(shown)
@@ -359,7 +363,7 @@ def task_lag(task: Json) -> str:
     """
     lag = task.get("progress", {}).get("behind_records")
     if task["state"] in _STANDING and lag is not None:
-        return f"{count(lag)} ({age(task.get('since'))} ago)"
+        return f"{count(lag)} ({_ago(task.get('since'))})"
     return count(lag if task["state"] == "RUNNING" else None)
 
 
@@ -379,7 +383,11 @@ def _of_tasks(connector: Json, figure: str) -> str:
     known = all(task["state"] in (*_STANDING, "RUNNING") for task in connector["tasks"]) and None not in lags
     if connector[figure] is not None or not (standing and known):
         return count(connector[figure])
-    return f"{count(sum(lags))} ({age(min(standing))} ago)"
+    return f"{count(sum(lags))} ({_ago(min(standing))})"
+
+
+def _ago(since: str | None) -> str:
+    return f"{age(since)} ago" if since else "old"
 
 
 def age(since: str | None, now: datetime | None = None) -> str:

@@ -27,6 +27,8 @@ from herdmesh.devstack.layout import StackState
 from herdmesh.devstack.stack import Stack
 from herdmesh.devstack.supervision.state_lines import StateLines
 
+#: Lines of the picture around services and connectors.
+_OWN_LINES = 9
 _HINTS = {
     "starting": "starting; Ctrl-C stops",
     "running": "Ctrl-C stops all in order",
@@ -138,7 +140,12 @@ class _Picture:
         parts = [render_services(state), Text()]
         if self._phase == "running":
             where = "\n".join(where_lines(state, self._stack.layout.data_dir, self._named))
-            parts += [Text.from_markup(where), Text(), self._board.render(), Text()]
+            parts += [
+                Text.from_markup(where),
+                Text(),
+                self._board.render(height=max(out.height - len(state.services) - _OWN_LINES, 1)),
+                Text(),
+            ]
         return Group(*parts, Text(_HINTS.get(self._phase, self._phase), style="dim"))
 
 

@@ -5,7 +5,8 @@ Owns the layout: the columns that fit, their widths, the cut and folded cells. K
 itself, which takes seconds for the tasks of a connector of 500.
 
 On a terminal, columns that do not fit are first cut or folded down to a floor, then left out, the least important
-first.
+first. One column of a table may be its story, such as the reason for a state: where it has no room beside the columns
+that matter, it is printed below its row, and an empty story takes no room.
 In a pipe all columns and whole cells are printed, and a long cell moves only its own line.
 
 Invariant: a cell of a `KEEP` column is printed whole or not at all; the first column is never left out.
@@ -28,7 +29,13 @@ _GAP: Final = 2
 #: In a pipe a cell that is longer than this makes no other line longer.
 _ALIGNED_MAX: Final = 40
 #: A column that may be cut or folded keeps this width while a less important column can be left out instead.
-_FLOOR: Final = 16
+FLOOR: Final = 16
+#: A name gets this width before a story gets more than its floor.
+_NAME_WIDTH: Final = 40
+#: A story beside its row has this width at least, and this part of the terminal.
+_STORY_FLOOR: Final = 32
+_STORY_PART: Final = 3
+_STORY_INDENT: Final = 2
 _HEADER_STYLE: Final = Style.parse("bold dim")
 #: The width of an output that is not a terminal: whole lines, so that a search in it finds whole texts.
 PIPE_WIDTH: Final = 100_000
@@ -49,12 +56,26 @@ class Fit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScreenColumn:
-    """A column. `rank` is its importance: the lowest is left out first, None never."""
+    """A column. `rank` is its importance: the lowest is left out first, None never; a minor one is left out before the
+    story moves below its row. `floor` is the width down to which it is cut or folded.
+    """
 
     name: str
     fit: Fit = Fit.FOLD
     is_number: bool = False
     rank: int | None = None
+    is_minor: bool = False
+    is_story: bool = False
+    floor: int = FLOOR
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The columns beside each other with their widths, and the column that is printed below its row."""
+
+    shown: list[int]
+    widths: list[int]
+    below: int | None = None
 
 
 class ScreenTable:
@@ -68,7 +89,7 @@ class ScreenTable:
         self.title = title
         self.columns = tuple(columns)
         self.rows = rows
-        self._layout: tuple[list[int], list[int]] | None = None
+        self._layout: _Layout | None = None
         self._has_header = True
 
     def continue_after(self, earlier: ScreenTable) -> None:
@@ -89,38 +110,83 @@ class ScreenTable:
             limit = _ALIGNED_MAX if whole else None
             natural = [_width_of((line[at] for line in (headers, *cells)), limit) for at in range(len(self.columns))]
             every = list(range(len(natural)))
-            self._layout = (every, natural) if whole else self._fitted(natural, options.max_width)
-        shown, widths = self._layout
-        for line in lines:
-            yield from self._row(console, [line[at] for at in shown], shown, widths, whole=whole)
+            self._layout = _Layout(every, natural) if whole else self._fitted(natural, options.max_width)
+        for number, line in enumerate(lines):
+            is_header = number == 0 and line is headers
+            yield from self._row(console, line, self._layout, whole=whole)
+            if self._layout.below is not None and not is_header:
+                yield from self._story(console, line[self._layout.below], self._layout.below, options.max_width)
 
-    def _fitted(self, natural: Sequence[int], width: int) -> tuple[list[int], list[int]]:
+    def _fitted(self, natural: Sequence[int], width: int) -> _Layout:
         """The columns that are shown, and their widths."""
-        shown = list(range(len(natural)))
-        while self._least_width(natural, shown) > width:
-            ranked = [(rank, at) for at in shown[1:] if (rank := self.columns[at].rank) is not None]
+        every = list(range(len(natural)))
+        floors = [self._floor(at, natural[at], width) for at in every]
+        story = next((at for at in every[1:] if self.columns[at].is_story), None)
+        shown = self._left_in(every, floors, width, minor_only=story is not None)
+        if story is not None and _total(floors, shown) > width:
+            shown = self._left_in([at for at in every if at != story], floors, width, minor_only=False)
+        else:
+            story = None
+        return _Layout(shown, self._widths(natural, floors, shown, width), story)
+
+    def _floor(self, at: int, natural: int, width: int) -> int:
+        column = self.columns[at]
+        if column.fit is Fit.KEEP:
+            return natural
+        return min(natural, max(_STORY_FLOOR, width // _STORY_PART) if column.is_story else column.floor)
+
+    def _left_in(self, columns: Sequence[int], floors: Sequence[int], width: int, *, minor_only: bool) -> list[int]:
+        """The columns without the least important ones, until their floors fit."""
+        shown = list(columns)
+        while _total(floors, shown) > width:
+            ranked = [
+                (rank, at)
+                for at in shown[1:]
+                if (rank := self.columns[at].rank) is not None and (self.columns[at].is_minor or not minor_only)
+            ]
             if not ranked:
                 break
             shown.remove(min(ranked)[1])
-        kept = sum(natural[at] for at in shown if self.columns[at].fit is Fit.KEEP)
-        free = max(width - _GAP * (len(shown) - 1) - kept, 0)
-        given = _shares({at: natural[at] for at in shown if self.columns[at].fit is not Fit.KEEP}, free)
-        return shown, [given.get(at, natural[at]) for at in shown]
+        return shown
 
-    def _least_width(self, natural: Sequence[int], shown: Sequence[int]) -> int:
-        """The smallest width of these columns in which no cell is cut below the floor."""
-        widths = (natural[at] if self.columns[at].fit is Fit.KEEP else min(natural[at], _FLOOR) for at in shown)
-        return sum(widths) + _GAP * (len(shown) - 1)
+    def _widths(self, natural: Sequence[int], floors: Sequence[int], shown: Sequence[int], width: int) -> list[int]:
+        """The widths of the shown columns: floors, then names, then equal shares of the rest."""
+        flexible = [at for at in shown if self.columns[at].fit is not Fit.KEEP]
+        free = width - _total(floors, shown)
+        if free < 0:  # narrower than all floors: what is left after the states, in equal parts
+            kept = sum(floors[at] for at in shown) - sum(floors[at] for at in flexible)
+            given = _shares(
+                {at: floors[at] for at in flexible},
+                max(width - kept - _GAP * (len(shown) - 1), 0),
+                dict.fromkeys(flexible, 0),
+            )
+            return [max(given.get(at, natural[at]), 1) for at in shown]
+        given = {at: min(floors[at], _STORY_FLOOR) if self.columns[at].is_story else floors[at] for at in flexible}
+        free += sum(floors[at] for at in flexible) - sum(given.values())
+        names = {at: min(natural[at], _NAME_WIDTH) for at in flexible if self.columns[at].fit is Fit.MIDDLE}
+        for wanted in (names, {at: natural[at] for at in flexible}):
+            before = sum(given.values())
+            given |= _shares(wanted, free, given)
+            free -= sum(given.values()) - before
+        return [given.get(at, natural[at]) for at in shown]
 
-    def _row(
-        self, console: Console, row: Sequence[Text], shown: Sequence[int], widths: Sequence[int], *, whole: bool
-    ) -> Iterator[Segment]:
+    def _story(self, console: Console, cell: Text, at: int, width: int) -> Iterator[Segment]:
+        """The story of a row, below it."""
+        if not cell.plain:
+            return
+        for line in self._within(console, cell, self.columns[at].fit, max(width - _STORY_INDENT, 1)):
+            yield Segment(" " * _STORY_INDENT)
+            yield from line.render(console)
+            yield Segment.line()
+
+    def _row(self, console: Console, row: Sequence[Text], layout: _Layout, *, whole: bool) -> Iterator[Segment]:
         """The lines of one row: one, or more where a cell is folded."""
-        cells = [[cell] for cell in row]
+        shown, widths = layout.shown, layout.widths
+        cells = [[row[at]] for at in shown]
         if not whole:
             cells = [
-                self._within(console, cell, self.columns[at].fit, width)
-                for at, cell, width in zip(shown, row, widths, strict=True)
+                self._within(console, row[at], self.columns[at].fit, width)
+                for at, width in zip(shown, widths, strict=True)
             ]
         for number in range(max(map(len, cells), default=0)):
             before = 0
@@ -166,13 +232,20 @@ def _without_middle(cell: Text, width: int) -> Text:
     return Text.assemble(cell[:head], "…", cell[tail:], end="")
 
 
-def _shares(natural: dict[int, int], free: int) -> dict[int, int]:
-    """The free width among columns: the narrow ones have their natural width, the others equal shares of the rest."""
-    given: dict[int, int] = {}
-    for count, at in zip(range(len(natural), 0, -1), sorted(natural, key=natural.__getitem__), strict=True):
-        given[at] = max(min(natural[at], free // count), 1)
-        free -= given[at]
-    return given
+def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
+    """The width of a line of these columns."""
+    return sum(widths[at] for at in shown) + _GAP * (len(shown) - 1)
+
+
+def _shares(wanted: dict[int, int], free: int, given: dict[int, int]) -> dict[int, int]:
+    """Widths of columns that have `given` and want `wanted`: the free width in equal parts, the modest ones first."""
+    more = {at: max(width - given[at], 0) for at, width in wanted.items()}
+    found: dict[int, int] = {}
+    for count, at in zip(range(len(more), 0, -1), sorted(more, key=more.__getitem__), strict=True):
+        part = min(more[at], free // count)
+        found[at] = given[at] + part
+        free -= part
+    return found
 
 
 def _width_of(cells: Iterator[Text], limit: int | None) -> int:

@@ -82,7 +82,18 @@ def kafka(bootstrap_servers: str, command_config: str, timeout_s: float) -> Json
 
 def _partition_findings(name: str, health: ClusterHealth) -> Iterator[Json]:
     offline, behind = health.offline_partitions, health.under_replicated_partitions
-    for code, partitions in (("KAFKA_PARTITIONS_OFFLINE", offline), ("KAFKA_UNDER_REPLICATED", behind)):
+    for code, partitions, lacks in (
+        ("KAFKA_PARTITIONS_OFFLINE", offline, "without a leader"),
+        ("KAFKA_UNDER_REPLICATED", behind, "with replicas that are not in sync"),
+    ):
         if partitions:
             more = f" and {len(partitions) - _NAMED_MAX} more" if len(partitions) > _NAMED_MAX else ""
-            yield finding(code, "kafka", name, ", ".join(sorted(partitions)[:_NAMED_MAX]) + more)
+            named = ", ".join(sorted(partitions, key=_by_number)[:_NAMED_MAX]) + more
+            many = "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
+            yield finding(code, "kafka", name, f"{many} {lacks}: {named}")
+
+
+def _by_number(partition: str) -> tuple[str, int]:
+    """`orders-10` after `orders-9`."""
+    topic, _, number = partition.rpartition("-")
+    return (topic, int(number)) if number.isdecimal() else (partition, 0)

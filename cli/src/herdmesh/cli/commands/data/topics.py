@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ from herdmesh.cli.commands.data.options import (
     counted,
 )
 from herdmesh.cli.display.output import Format, count, err, out, print_document, table
+from herdmesh.cli.display.views import Json
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
 from herdmesh.cli.runner import OutputOption
 
@@ -76,10 +78,9 @@ def create_topics(
             if one["result"] == "created" and replication_factor is None and one["brokers"] < topics.REPLICAS_USUAL:
                 fit = f" (fits the cluster's {counted(one['brokers'], 'broker')})"
             verb = "created" if one["result"] == "created" else "exists already; nothing was changed"
-            out.print(
+            out.print_sentence(
                 f"topic [bold]{escape(one['name'])}[/] {verb}: {counted(one['partitions'], 'partition')}, "
-                f"replication factor {one['replication_factor']}{fit}",
-                soft_wrap=True,
+                f"replication factor {one['replication_factor']}{fit}"
             )
 
 
@@ -116,7 +117,7 @@ def list_topics(
             )
             for one in found
         ]
-        out.print(table(None, ("NAME", "PARTITIONS", "REPLICAS", "RECORDS"), rows))
+        out.print(table(None, ("NAME", "PARTITIONS", "REPLICAS", "RECORDS"), rows, drop=("REPLICAS", "PARTITIONS")))
 
 
 @topics_app.command("describe")
@@ -136,10 +137,9 @@ def describe_topic(
         if output.is_document:
             print_document(output, found, kind="topic")
             return
-        out.print(
+        out.print_sentence(
             f"topic [bold]{escape(name)}[/]: {counted(len(found['partitions']), 'partition')}, "
-            f"replication factor {found['replication_factor']}",
-            soft_wrap=True,
+            f"replication factor {found['replication_factor']}{_trouble(found['partitions'])}"
         )
         for key, value in found["configs"].items():
             out.print(f"{escape(key)}={escape(str(value))}", soft_wrap=True)
@@ -154,7 +154,8 @@ def describe_topic(
             )
             for one in found["partitions"]
         ]
-        out.print(table(None, ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "FIRST OFFSET", "END OFFSET"), rows))
+        columns = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "FIRST OFFSET", "END OFFSET")
+        out.print(table(None, columns, rows, drop=("FIRST OFFSET", "END OFFSET")))
 
 
 @topics_app.command("delete")
@@ -190,6 +191,14 @@ def delete_topics(
         for one in done:
             verb = "deleted" if one["result"] == "deleted" else "does not exist"
             out.print(f"topic [bold]{escape(one['name'])}[/] {verb}")
+
+
+def _trouble(partitions: Sequence[Json]) -> str:
+    """The partitions that need a broker, as markup: of 100 partitions one is easily overlooked in the table."""
+    offline = sum(one["leader"] is None for one in partitions)
+    behind = sum(len(one["in_sync_replicas"]) < len(one["replicas"]) for one in partitions)
+    text = f", [bold red]{counted(offline, 'partition')} without a leader[/]" if offline else ""
+    return text + (f", [yellow]{counted(behind, 'partition')} with replicas that are not in sync[/]" if behind else "")
 
 
 def _pair(text: str) -> tuple[str, str]:

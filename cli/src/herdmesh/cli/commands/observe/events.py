@@ -85,7 +85,7 @@ async def _history(names: list[str], config_store: str | None) -> list[views.Jso
     try:
         return [one for found in await asyncio.gather(*map(of_one, names)) for one in found]
     except CommandError as error:
-        err.print(f"[yellow]changes are missing:[/] {escape(error.message)}", soft_wrap=True)
+        err.print_sentence(f"[yellow]changes are missing:[/] {escape(error.message)}")
         return []
 
 
@@ -183,7 +183,7 @@ def _print(event: views.Json, output: Format) -> None:
     what = escape(event["what"])
     if event["state"]:
         what = colored(event["state"]) + what.removeprefix(event["state"])
-    out.print(
-        f"[dim]{event['time']}[/] {event['kind']:<7} [bold]{escape(event['connector'])}{task}[/] {what}{by}",
-        soft_wrap=True,
+    what = what.removeprefix("placed ") if event["kind"] == "placed" else what
+    out.print_sentence(
+        f"[dim]{event['time']}[/] {event['kind']:<7} [bold]{escape(event['connector'])}{task}[/] {what}{by}"
     )

@@ -186,7 +186,7 @@ async def _show(
             if not lines and not follow:
                 err.print("[dim]no lines are kept; -f waits for new ones[/]")
         for worker_id, why in calls.silent.items():
-            err.print(f"[yellow]worker {escape(worker_id)} does not answer:[/] {escape(why)}", soft_wrap=True)
+            err.print_sentence(f"[yellow]worker {escape(worker_id)} does not answer:[/] {escape(why)}")
         if followed.cut and not follow:
             err.print("[dim]earlier lines left out: a larger --tail, or the worker's own log, has more[/]")
         if follow:

@@ -1,8 +1,9 @@
 """`herd top`: rates, lag, processor time and memory by worker and by connector.
 
-Owns the command, and the sums over the tasks of a connector. Rates and lag are the herder's, from the tasks' progress;
-processor time and memory are the workers' own, read twice: a share is the difference over the time between. Invariant:
-an unknown value is a dash and never 0.
+Owns the command, and the sums over the tasks of a connector. The first line counts the connectors that need attention:
+a failed task uses nothing, and would be last in every order by use. Rates and lag are the herder's, from the tasks'
+progress; processor time and memory are the workers' own, read twice: a share is the difference over the time between.
+Invariant: an unknown value is a dash and never 0.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from herdmesh.cli.display.output import (
     colored,
     connector_lag,
     count,
-    err,
     out,
     print_document,
     print_line,
     table,
 )
+from herdmesh.cli.display.sentences import Sentence
+from herdmesh.cli.display.urgency import summary, summary_line
 from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.queries import fetch_connectors
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
@@ -38,6 +40,10 @@ _INTERVAL_S: Final = 1.0
 _MIB: Final = 1 << 20
 _WORKER_COLUMNS: Final = ("WORKER", "STATE", "TASKS", "RUNS", "SLOTS", "CPU", "MEMORY")
 _CONNECTOR_COLUMNS: Final = ("CONNECTOR", "TASKS", "REC/S", "LAG", "CPU", "MEMORY")
+_NUMBERS: Final = ("TASKS",)
+#: Lines of the picture that are neither workers nor connectors.
+_OWN_LINES: Final = 9
+_DROP: Final = ("TASKS", "MEMORY", "LAG", "CPU")
 
 
 def top(
@@ -65,10 +71,11 @@ def top(
                     await asyncio.sleep(interval)
                     found = await sampler.sample()
             else:
-                with Live(_tables(found, limit), console=out, screen=False, auto_refresh=False) as live:
+                with Live(_tables(found, _fitting(limit, found)), console=out, auto_refresh=False) as live:
                     while True:
                         await asyncio.sleep(interval)
-                        live.update(_tables(await sampler.sample(), limit), refresh=True)
+                        found = await sampler.sample()
+                        live.update(_tables(found, _fitting(limit, found)), refresh=True)
 
     with_herder(output, herder, work)
 
@@ -90,7 +97,7 @@ class _Sampler:
             now[worker["worker_id"]] = (at_s, views.worker_status(reply))
         found = usage_of(workers, connectors, self._before, now)
         self._before = now
-        return {**found, "silent": dict(self._calls.silent)}
+        return {"attention": summary(connectors), **found, "silent": dict(self._calls.silent)}
 
 
 def usage_of(
@@ -167,16 +174,27 @@ def _print_once(found: views.Json, limit: int, output: Format) -> None:
         print_document(output, found)
         return
     out.print(_tables(found, limit))
-    for worker_id, why in found["silent"].items():
-        err.print(f"[yellow]worker {escape(worker_id)} does not answer:[/] {escape(why)}", soft_wrap=True)
+
+
+def _fitting(limit: int, found: views.Json) -> int:
+    """The number of connectors that a live picture has room for: it cannot scroll."""
+    room = max(1, out.height - len(found["workers"]) - 2 * len(found["silent"]) - _OWN_LINES)
+    return min(limit or room, room)
 
 
 def _tables(found: views.Json, limit: int) -> Any:
     connectors = found["connectors"][:limit] if limit else found["connectors"]
     left = len(found["connectors"]) - len(connectors)
-    workers = table(None, _WORKER_COLUMNS, [_worker_cells(one) for one in found["workers"]])
     title = f"\nconnectors, the {len(connectors)} busiest of {len(found['connectors'])}" if left else "\nconnectors"
-    return Group(workers, table(title, _CONNECTOR_COLUMNS, [_connector_cells(one) for one in connectors]))
+    cells = [_worker_cells(one) for one in found["workers"]]
+    workers = table("\nworkers", _WORKER_COLUMNS, cells, numbers=_NUMBERS, drop=_DROP)
+    cells = [_connector_cells(one) for one in connectors]
+    silent = [
+        Sentence(f"[yellow]worker {escape(worker_id)} does not answer:[/] {escape(why)}")
+        for worker_id, why in found["silent"].items()
+    ]
+    busiest = table(title, _CONNECTOR_COLUMNS, cells, numbers=_NUMBERS, drop=_DROP)
+    return Group(Sentence(summary_line(found["attention"])), *silent, workers, busiest)
 
 
 def _worker_cells(one: views.Json) -> list[str]:
