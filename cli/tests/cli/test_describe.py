@@ -74,6 +74,19 @@ def test_a_unit_that_failed_for_good_shows_no_next_restart() -> None:
     assert lines[1:] == ["x (fatal)", "failed (FATAL): remove the cause"]
 
 
+def test_a_restart_is_told_once() -> None:
+    """By the explanation, although status and condition have it too."""
+    restart = {"attempt": 2, "attempts_max": 10, "next_time": "2026-11-21T17:00:05Z", "last_error": "away"}
+    lines = told(
+        auto_restart=restart,
+        error="away",
+        error_class="RETRIABLE",
+        explanation="failed (RETRIABLE); restart 2 of 10 follows at 2026-11-21T17:00:05Z",
+        conditions=[{"type": "RESTARTING", "message": "2 of 10, next at 2026-11-21T17:00:05Z"}],
+    )
+    assert lines[1:] == ["failed (RETRIABLE); restart 2 of 10 follows at 2026-11-21T17:00:05Z", "away (retriable)"]
+
+
 def test_the_same_error_is_shown_once() -> None:
     restart = {"attempt": 2, "attempts_max": 10, "next_time": "2026-11-21T17:00:05Z", "last_error": "disk full"}
     lines = told(auto_restart=restart, error="disk full", error_class="RETRIABLE")
@@ -104,6 +117,14 @@ def test_lag_of_a_failed_sink_is_that_of_its_failure_with_its_age() -> None:
     both = {"tasks": [failed, running], "behind_records": None, "uncommitted_records": None}
     assert connector_lag(both) == listing.COLUMNS["LAG"].cell(both) == "51 (4m ago)"
     assert connector_uncommitted(both) == listing.COLUMNS["UNCOMMITTED"].cell(both) == "0 (4m ago)"
+
+
+def test_lag_of_a_sink_that_waits_for_its_target_has_the_records_in_its_queue() -> None:
+    waits = {"type": "WAITING", "message": "waits for HTTP here", "wait": {"waits_for": "HTTP here"}}
+    queued = {**sink_task("RUNNING", 1, (600, 620, 622)), "conditions": [waits]}
+    assert task_lag(queued) == connector_lag({"tasks": [queued], "behind_records": 2}) == "22"
+    slot = {"type": "WAITING", "message": "waits for a run slot", "wait": {"waits_for": "a run slot"}}
+    assert task_lag({**queued, "conditions": [slot]}) == "2", "it delivers as soon as it runs"
 
 
 def test_unknown_lag_is_shown_as_a_dash() -> None:

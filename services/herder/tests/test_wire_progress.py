@@ -11,9 +11,9 @@ from herdmesh.herder.wire.session import progress
 TASK = connector_pb2.TaskId(connector="c", task=0)
 
 
-def partition(committed: int, position: int, end: int) -> task_pb2.PartitionProgress:
+def partition(committed: int, position: int, end: int, pending: int = 0) -> task_pb2.PartitionProgress:
     return task_pb2.PartitionProgress(
-        topic="t", partition=0, committed_offset=committed, position=position, end_offset=end
+        topic="t", committed_offset=committed, position=position, end_offset=end, pending_records=pending
     )
 
 
@@ -21,7 +21,7 @@ def partition(committed: int, position: int, end: int) -> task_pb2.PartitionProg
     ("activity", "partitions", "behind", "uncommitted"),
     [
         (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, 10), partition(0, 3, 4)], 4, 5),
-        (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, 10), partition(-1, 3, 4)], 4, None),
+        (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, 10), partition(-1, 3, 4, 3)], 4, 5),
         (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, 10), partition(-1, -1, 4)], None, None),
         (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, -1)], None, 2),
         (task_pb2.TASK_ACTIVITY_RUNNING, [partition(7, 5, 10)], 5, 0),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from herdmesh.connect.task_counts import ErrorCounts
+from herdmesh.connect.topics.lag import Lag, lag_of
 from herdmesh.engine.runtime.contract import PRODUCED_MAX, PartitionProgress, ProgressReport
-from herdmesh.worker.state.progress import added, with_ends
+from herdmesh.worker.state.progress import added, fallen_back, with_ends
 from herdmesh.worker.wire import progress_from, progress_to
 
 
@@ -27,6 +28,16 @@ def test_failed_records_are_summed_over_runs() -> None:
     total = added(ProgressReport(errors=first), ProgressReport(errors=second))
     assert total.errors == ErrorCounts(2, 2, 3, 4, 5, 6, 7, 80)
     assert progress_from(progress_to(total)) == total
+
+
+def test_a_run_that_failed_is_behind_by_the_records_that_the_next_one_reads_again() -> None:
+    """Whether the run committed an offset in the partition or not."""
+    parts = PartitionProgress("t", 0, 90, 100, 100), PartitionProgress("t", 1, -1, 110, 115, pending_records=10)
+    failed = ProgressReport(20, 20, partitions=parts)
+    assert lag_of(failed.partitions) == Lag(5, 20)
+    assert lag_of(fallen_back(failed).partitions) == Lag(25, 0)
+    assert fallen_back(failed).records_in == 20
+    assert progress_from(progress_to(failed)) == failed
 
 
 def test_ends_learned_by_the_worker_win_over_older_ones_of_a_run() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.connect.task_counts import ErrorCounts, TaskCounts
 from herdmesh.connect.topics.commit_scope import CommitScope
+from herdmesh.connect.topics.lag import Lag, lag_of
 from herdmesh.engine.runtime.contract import PartitionProgress, ProgressReport, RunEnd
 from herdmesh.session.model import Assignment, Failure, RunState, SlotUse, TargetState, UnitId
 from herdmesh.topicstore.contract import Revision
@@ -224,6 +225,20 @@ def test_a_failed_task_is_kept_with_its_failure_until_stopped() -> None:
     out = state.handle(leader.stop_unit(1, TASK, assignment(), "restart"), 2.0)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
     assert none_of(instructions.WriteStatus, out), "the trace stays readable"
+
+
+def test_a_failed_task_is_behind_by_what_its_run_read_and_did_not_commit() -> None:
+    """A sink with a queue of its own had read all, and delivered nothing."""
+    state = machine()
+    run_id = running(state)
+    read = ProgressReport(20, 20, partitions=(PartitionProgress("t", 0, -1, 620, 622, 20),), commit_scope=SCOPE)
+    state.handle(events.RunProgress(run_id, read), 0.5)
+    state.handle(events.RunFailed(run_id, Failure("tried 11 times", error_class=ErrorClass.UNREACHABLE)), 1.0)
+    state.handle(events.RunEnded(run_id), 1.1)
+    task = state.tasks.get(TASK)
+    assert task is not None
+    assert lag_of(task.progress.partitions) == Lag(22, 0)
+    assert only(instructions.SendHeartbeat, state.handle(events.HeartbeatDue(True), 1.2)).moved == [TASK]
 
 
 def test_a_fenced_task_is_released_and_not_failed() -> None:

@@ -140,7 +140,7 @@ def test_a_long_outage_of_the_cluster_spends_no_budget(world: World) -> None:
         fail(world, AWAY)
         state, _, wait_ms = progress(world)
         assert (state, wait_ms is None) == (RunState.FAILED, False)
-        assert "retried until it does" in seen(world).explanation
+        assert "restarts go on until then" in seen(world).explanation
         assert wait_ms is not None
         waits.append(wait_ms)
         world.advance(wait_ms + 200)

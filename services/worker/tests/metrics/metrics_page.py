@@ -223,7 +223,9 @@ not committed yet: positions minus committed offsets. A task that keeps up is ne
 alert on that figure. `kafka_connect_sink_task_metrics_sink_record_lag_max` follows Connect's documentation (Connect
 never sets it): how far the task is behind the consumer's position, the second figure of the worst partition. An idle
 task is watched and has no lag of either kind; for a paused or failed task the figures keep their last values, and
-`herdmesh_task_lag_age_seconds` is their age.
+`herdmesh_task_lag_age_seconds` is their age. After a run that failed, the records that it read and did not commit are
+behind again, because the next run reads them. The column LAG of `herd` is the first figure; while the task waits for
+its target it is the sum of both, because a queue in the task has not delivered them.
 
 `herdmesh_task_end_to_end_latency_seconds` is a histogram: for a sink from a record's timestamp until `put` returned,
 for a source from the end of `poll` until Kafka acknowledged the transaction. It is computed once per batch: half of the

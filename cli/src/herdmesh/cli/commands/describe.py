@@ -190,7 +190,7 @@ def story(unit: views.Json, told: Collection[str] = ()) -> Iterator[str]:
     yield from _restart_lines(unit, told)
     for one in conditions:
         since = one.get("wait", {}).get("since")
-        if one["message"] not in told:
+        if one["message"] not in told and not (one["type"] == "RESTARTING" and "auto_restart" in unit):
             yield f"{one['type']} {f'for {age(since)}, ' if since else ''}{escape(one['message'])}"
     if "placed_because" in unit:
         placed = f" since {unit['placed_time']}" if "placed_time" in unit else ""

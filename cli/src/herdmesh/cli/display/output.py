@@ -25,6 +25,7 @@ from herdmesh.cli.display import documents
 from herdmesh.cli.display.sentences import Sentence
 from herdmesh.cli.display.tables import FLOOR, PIPE_WIDTH, Fit, ScreenColumn, ScreenTable
 from herdmesh.cli.errors import CommandError
+from herdmesh.connect.spi import RUN_SLOT, WAITING
 
 if TYPE_CHECKING:
     from herdmesh.cli.display.views import Json
@@ -358,10 +359,13 @@ _STANDING = ("PAUSED", "FAILED")
 
 
 def task_lag(task: Json) -> str:
-    """Records of its partitions that a sink task has not read yet. For a paused or failed task Kafka is not queried:
-    the lag is by the ends of its partitions when it paused or failed, shown with its age; more records may wait by now.
+    """Records of its partitions that a sink task has not read yet. While the task waits for its target, the records
+    that it has read and not committed count as well: they are not delivered, however deep the task's own queue is.
+
+    For a paused or failed task Kafka is not queried: the lag is by the ends of its partitions when it paused or failed,
+    shown with its age; more records may wait by now.
     """
-    lag = task.get("progress", {}).get("behind_records")
+    lag = _not_delivered(task)
     if task["state"] in _STANDING and lag is not None:
         return f"{count(lag)} ({_ago(task.get('since'))})"
     return count(lag if task["state"] == "RUNNING" else None)
@@ -369,7 +373,24 @@ def task_lag(task: Json) -> str:
 
 def connector_lag(connector: Json) -> str:
     """Lag of all tasks; while some are paused or failed, its age is that of the oldest of their positions."""
-    return _of_tasks(connector, "behind_records")
+    tasks = [task for task in connector["tasks"] if task["state"] == "RUNNING" and _waits_for_target(task)]
+    if connector["behind_records"] is None or not tasks:
+        return _of_tasks(connector, "behind_records")
+    queued = sum(task.get("progress", {}).get("uncommitted_records") or 0 for task in tasks)
+    return count(connector["behind_records"] + queued)
+
+
+def _not_delivered(task: Json) -> int | None:
+    progress: Json = task.get("progress", {})
+    behind = progress.get("behind_records")
+    if behind is None or not _waits_for_target(task):
+        return behind
+    return behind + (progress.get("uncommitted_records") or 0)
+
+
+def _waits_for_target(task: Json) -> bool:
+    waits = (one.get("wait") for one in task.get("conditions", ()) if one["type"] == WAITING)
+    return any(wait is not None and wait["waits_for"] != RUN_SLOT for wait in waits)
 
 
 def connector_uncommitted(connector: Json) -> str:

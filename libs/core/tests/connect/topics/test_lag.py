@@ -20,11 +20,16 @@ def test_a_task_that_keeps_up_is_not_behind_however_much_is_uncommitted() -> Non
 
 def test_a_figure_unknown_for_one_partition_is_unknown_for_the_task() -> None:
     known = PartitionProgress("t", 0, 1, 3, 7)
-    assert lag_of([known, PartitionProgress("t", 1, -1, 3, 7)]) == Lag(8, None)
+    assert lag_of([known, PartitionProgress("t", 1, -1, -1, 7, 5)]) == NOT_KNOWN
     assert lag_of([known, PartitionProgress("t", 1, 1, 3, -1)]) == Lag(None, 4)
     assert lag_of([known, PartitionProgress("t", 1, 1, -1, 7)]) == NOT_KNOWN
     assert sum_of([Lag(1, 2), Lag(None, 3)]) == Lag(None, 5)
     assert lag_of([]) == sum_of([]) == Lag(0, 0)
+
+
+def test_a_run_without_a_commit_has_put_what_is_uncommitted() -> None:
+    known = PartitionProgress("t", 0, 1, 3, 7)
+    assert lag_of([known, PartitionProgress("t", 1, -1, 30, 70, pending_records=20)]) == Lag(44, 22)
 
 
 @given(st.lists(st.tuples(OFFSETS, OFFSETS, OFFSETS).map(sorted), max_size=5))

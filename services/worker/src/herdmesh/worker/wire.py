@@ -82,6 +82,7 @@ def progress_to(progress: ProgressReport) -> task_pb2.TaskProgress:
                 committed_offset=one.committed_offset,
                 position=one.position,
                 end_offset=one.end_offset,
+                pending_records=one.pending_records,
             )
             for one in progress.partitions
         ],
@@ -105,7 +106,9 @@ def progress_from(message: task_pb2.TaskProgress) -> ProgressReport:
         records_out=message.records_out,
         records_dropped=message.records_dropped,
         partitions=tuple(
-            contract.PartitionProgress(one.topic, one.partition, one.committed_offset, one.position, one.end_offset)
+            contract.PartitionProgress(
+                one.topic, one.partition, one.committed_offset, one.position, one.end_offset, one.pending_records
+            )
             for one in message.partitions
         ),
         records_per_second=message.records_per_second,

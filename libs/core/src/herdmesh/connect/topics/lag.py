@@ -1,7 +1,8 @@
 """Lag of a sink, as two figures.
 
     behind        end of the partition minus position: records that the task has not read and put yet
-    uncommitted   position minus committed offset: records that it has put, whose offsets are not committed yet
+    uncommitted   position minus committed offset: records that it has put, whose offsets are not committed yet; all
+                  that it has put, if its run has committed none
 
 A task that keeps up is 0 behind whatever its commit interval is; the uncommitted records grow between two commits and
 are read again after a crash. Owns this arithmetic for workers, herders and the CLI, so that all show the same figures.
@@ -25,6 +26,8 @@ class Offsets(Protocol):
     def position(self) -> int: ...
     @property
     def end_offset(self) -> int: ...
+    @property
+    def pending_records(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,10 @@ def behind(one: Offsets) -> int | None:
 
 def uncommitted(one: Offsets) -> int | None:
     """Records of one partition that the task has read and put, and not committed yet."""
-    if one.position < 0 or one.committed_offset < 0:
+    if one.position < 0:
         return None
+    if one.committed_offset < 0:
+        return one.pending_records
     return max(0, one.position - one.committed_offset)
 
 

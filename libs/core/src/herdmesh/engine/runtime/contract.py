@@ -158,6 +158,8 @@ class PartitionProgress:
     committed_offset: int
     position: int
     end_offset: int
+    pending_records: int = 0
+    """Records before the position that the next run would read again, without an offset committed by this run, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,8 @@ class SinkLoop:
         _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True) or (-1, -1)
         committed = self._positions.committed(partition)
         end = max(end, self._assignment.ends.get(partition, -1), position)
-        return PartitionProgress(topic, number, -1 if committed is None else committed, position, end)
+        pending = self._positions.pending(partition)
+        return PartitionProgress(topic, number, -1 if committed is None else committed, position, end, pending)
 
     def _loop(self) -> RunEnd:
         while True:

@@ -24,6 +24,8 @@ class SinkPositions:
         self._committed: dict[PartitionId, int] = {}
         #: starting offsets of partitions, until their first commit.
         self._starts: dict[PartitionId, int] = {}
+        #: offsets at which partitions were begun in this run.
+        self._begun: dict[PartitionId, int] = {}
         #: partitions that were read to their end.
         self._ended: set[PartitionId] = set()
 
@@ -48,6 +50,13 @@ class SinkPositions:
         """The last offset that this run committed in the partition; None = none since it was assigned, sought or
         reset."""
         return self._committed.get(partition)
+
+    def pending(self, partition: PartitionId) -> int:
+        """Offsets between the next one to read and the last commit, or the run's start in the partition: if the run
+        ends now, the next one reads their records again.
+        """
+        begun = self._starts.get(partition, self._begun[partition])
+        return max(0, self._next[partition] - self._committed.get(partition, begun))
 
     def to_commit(self) -> dict[PartitionId, int]:
         """All positions, as a commit of all records read needs them."""
@@ -77,6 +86,7 @@ class SinkPositions:
     def assign(self, starts: Mapping[PartitionId, int]) -> None:
         """Add partitions, with the first offset to read of each."""
         self._next.update(starts)
+        self._begun.update(starts)
 
     def commit_starts_later(self, starts: Mapping[PartitionId, int]) -> None:
         """Note starting offsets to commit with the first records."""
@@ -110,7 +120,7 @@ class SinkPositions:
     def reset(self, partition: PartitionId, start: int) -> None:
         """Move the position, because the records at the last one are gone."""
         self._committed.pop(partition, None)
-        self._starts[partition] = self._next[partition] = start
+        self._starts[partition] = self._next[partition] = self._begun[partition] = start
         self._ended.discard(partition)
 
     def drop(self, partitions: Collection[PartitionId]) -> None:
@@ -118,6 +128,7 @@ class SinkPositions:
         for partition in partitions:
             del self._next[partition]
             self._starts.pop(partition, None)
+            self._begun.pop(partition, None)
         self._ended.difference_update(partitions)
 
     def set_committed(self, offsets: Mapping[PartitionId, int]) -> None:

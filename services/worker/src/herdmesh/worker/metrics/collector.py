@@ -133,6 +133,7 @@ class WorkerMetrics:
             case events.RunEnded(run_id=run_id):
                 if (task := self._runs.pop(run_id, None)) is not None:
                     task.ended()
+                    self._learn(task, state)
             case events.Command(message=message):
                 if isinstance(message, StartUnit):
                     touched[message.unit] = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from herdmesh.connect.task_counts import TaskCounts
+from herdmesh.connect.topics import lag
 from herdmesh.engine.runtime import PRODUCED_MAX, Measures, ProgressReport
 
 
@@ -61,6 +62,17 @@ def with_ends(progress: ProgressReport, ends: Mapping[tuple[str, int], int]) -> 
         return progress
     parts = tuple(
         replace(one, end_offset=max(one.end_offset, ends.get((one.topic, one.partition), -1)))
+        for one in progress.partitions
+    )
+    return replace(progress, partitions=parts)
+
+
+def fallen_back(progress: ProgressReport) -> ProgressReport:
+    """The progress after a run that failed or was lost: the next one reads the records again that it has not committed,
+    so they count as not read.
+    """
+    parts = tuple(
+        replace(one, position=one.position - (lag.uncommitted(one) or 0), pending_records=0)
         for one in progress.partitions
     )
     return replace(progress, partitions=parts)

@@ -22,7 +22,7 @@ from herdmesh.session.model import Failure, RunState, TargetState, UnitId
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import Phase, TaskSpec
-from herdmesh.worker.state.progress import added, caught_up, continued, counts_of, with_ends
+from herdmesh.worker.state.progress import added, caught_up, continued, counts_of, fallen_back, with_ends
 from herdmesh.worker.state.run import Run
 from herdmesh.worker.state.run_scheduler import Running
 from herdmesh.worker.state.task import Task, TaskLimits, change_state, report, status, status_if_running
@@ -405,6 +405,8 @@ class Tasks:
         if task.releasing:
             return self._released(task, now)
         outcome = run.outcome
+        if outcome is None or isinstance(outcome, Failure):
+            task.progress, task.moved = fallen_back(task.progress), True
         if isinstance(outcome, Failure):
             if outcome.error_class is ErrorClass.FENCED:
                 # Another owner took over: our assignment is void, and its RUNNING must not be overwritten with FAILED.

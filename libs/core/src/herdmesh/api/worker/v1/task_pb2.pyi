@@ -436,6 +436,7 @@ class PartitionProgress(_message.Message):
     COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
+    PENDING_RECORDS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """topic name."""
     partition: _builtins.int
@@ -446,6 +447,10 @@ class PartitionProgress(_message.Message):
     """position is the next offset to read."""
     end_offset: _builtins.int
     """end_offset of the partition at the last query."""
+    pending_records: _builtins.int
+    """pending_records are before the position, and the task's next run would read them again: those after the committed
+    offset, or after the start of a run that has committed none.
+    """
     def __init__(
         self,
         *,
@@ -454,10 +459,11 @@ class PartitionProgress(_message.Message):
         committed_offset: _builtins.int = ...,
         position: _builtins.int = ...,
         end_offset: _builtins.int = ...,
+        pending_records: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "end_offset", b"end_offset", "partition", b"partition", "position", b"position", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "end_offset", b"end_offset", "partition", b"partition", "pending_records", b"pending_records", "position", b"position", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

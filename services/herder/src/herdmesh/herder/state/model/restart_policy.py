@@ -337,7 +337,10 @@ def explained(
                 f"failed ({error_class}); restart {history.attempt} of {policy.attempts_max} waits until it is resumed"
             )
         case Verdict.RESTART if history.is_free:
-            return "failed (UNREACHABLE): Kafka, or the other system, does not respond; retried until it does"
+            return (
+                "failed (UNREACHABLE): Kafka, or the other system, does not respond; bring it back, or correct its "
+                "address: restarts go on until then, and the next one follows"
+            )
         case Verdict.RESTART:
             return f"failed ({error_class}); restart {history.attempt} of {policy.attempts_max} follows"
         case Verdict.SPENT:

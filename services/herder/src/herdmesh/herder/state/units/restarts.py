@@ -91,13 +91,9 @@ def restart_failed(memory: HerderMemory, connector: Connector, units: Iterable[U
                 _decide(memory.step, memory.agenda, connector, unit, hold)
                 continue
             unit.history.begin(memory.step.now)
-            _restart(
-                memory.fleet,
-                memory.inventory,
-                connector,
-                unit,
-                f"it failed; restart {unit.history.attempt} of {rules.attempts_max}",
-            )
+            attempt = f"restart {unit.history.attempt} of {rules.attempts_max}"
+            counted = "a restart that does not count" if unit.history.is_free else attempt
+            _restart(memory.fleet, memory.inventory, connector, unit, f"it failed; {counted}")
 
 
 def _decide(step: Step, agenda: Agenda, connector: Connector, unit: Unit, hold: Placement) -> None:
