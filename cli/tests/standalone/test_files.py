@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,30 @@ def test_logins_and_certificates_reach_every_client() -> None:
     assert client_access("producer", settings.worker_config()).config == login
     assert client_access("consumer", settings.worker_config()).config == {**login, "sasl.mechanism": "PLAIN"}
     assert "a,b" not in str(settings.redacted())
+
+
+@pytest.mark.parametrize(
+    ("brokers", "environment", "factor", "says"),
+    [
+        (0, "", "3", ""),
+        (1, "", "1", "the cluster has 1 broker, so dead letter queues without errors.deadletterqueue.topic."),
+        (2, "", "2", "have 2 replicas; Connect's default is 3"),
+        (3, "", "3", ""),
+        (1, "2", "2", ""),
+    ],
+)
+def test_dead_letter_queues_fit_the_cluster(
+    brokers: int, environment: str, factor: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connect's default of three made every task with a dead letter queue fail on one broker."""
+    from herdmesh.standalone.process import dead_letter_note, worker_settings
+
+    monkeypatch.delenv("HERDMESH_DEAD_LETTER_REPLICATION_FACTOR", raising=False)
+    if environment:
+        monkeypatch.setenv("HERDMESH_DEAD_LETTER_REPLICATION_FACTOR", environment)
+    found = replace(plan(STOCK), brokers=brokers)
+    assert worker_settings(found, "", "").worker_config()["errors.deadletterqueue.topic.replication.factor"] == factor
+    assert says in dead_letter_note(found) if says else dead_letter_note(found) == ""
 
 
 @pytest.mark.parametrize(

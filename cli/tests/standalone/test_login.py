@@ -29,7 +29,7 @@ def login(password: str) -> str:
 async def test_a_refused_login_is_reported_with_the_brokers_message(
     guarded: GuardedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await run.until_kafka_serves(plan(guarded.guarded, login("secret-0")), asyncio.Event())
+    assert await run.until_kafka_serves(plan(guarded.guarded, login("secret-0")), asyncio.Event()) == 1
     monkeypatch.setattr(run, "PATIENCE_S", 5.0)
     with pytest.raises(CommandError) as refused:
         await run.until_kafka_serves(plan(guarded.guarded, login("wrong")), asyncio.Event())

@@ -24,6 +24,8 @@ from pydantic import SecretStr
 from herdmesh.configstore.__main__ import serve as serve_config_store
 from herdmesh.configstore.settings import ConfigStoreSettings
 from herdmesh.connect.config_providers import ConfigProviders
+from herdmesh.devstack.existing_kafka import fitting_replication_factor
+from herdmesh.devstack.supervision import notices
 from herdmesh.herder.__main__ import serve as serve_herder
 from herdmesh.herder.settings import HerderSettings
 from herdmesh.standalone.errors import PartEnded, Problem
@@ -39,6 +41,7 @@ from herdmesh.worker.errors import WorkerError
 from herdmesh.worker.settings import WorkerSettings
 
 LOOPBACK: Final = "127.0.0.1"
+_DEAD_LETTER_REPLICAS: Final = "dead_letter_replication_factor"
 _ANY_PORT: Final = f"{LOOPBACK}:0"
 _STORE_END_S: Final = 5.0
 _HERDER_END_S: Final = 5.0
@@ -178,9 +181,11 @@ async def _start(ready: Ground, plan: WorkerPlan, listen: str, parts: list[_Part
 
 
 def worker_settings(plan: WorkerPlan, herder: str, status_store: str) -> WorkerSettings:
-    """The worker's settings, once the addresses it dials are known."""
+    """The worker's settings, once the addresses it dials are known. Dead letter queues fit the cluster, unless the
+    environment sets their replicas.
+    """
     pairs = (f"{name}={value}".replace(",", "\\,") for name, value in plan.passed.items())
-    return WorkerSettings(
+    settings = WorkerSettings(
         listen=_ANY_PORT,
         metrics=False,
         worker_id=herder,
@@ -191,6 +196,19 @@ def worker_settings(plan: WorkerPlan, herder: str, status_store: str) -> WorkerS
         worker_properties=SecretStr(",".join(pairs)),
         **plan.settings,  # pyright: ignore[reportArgumentType] - by name; the table is tested against the settings
     )
+    if plan.brokers and _DEAD_LETTER_REPLICAS not in settings.model_fields_set:
+        return settings.model_copy(update={_DEAD_LETTER_REPLICAS: fitting_replication_factor(plan.brokers)})
+    return settings
+
+
+def dead_letter_note(plan: WorkerPlan) -> str:
+    """The notice of a cluster that is too small for Connect's default replicas of a dead letter queue; "" when it is
+    not, or the environment sets another number.
+    """
+    settings = worker_settings(plan, "", "")
+    factor = settings.dead_letter_replication_factor
+    fits = factor == fitting_replication_factor(plan.brokers)
+    return notices.dead_letter_replicas(plan.brokers, factor) if plan.brokers and fits else ""
 
 
 def _identity(offsets_file: str) -> str:

@@ -112,6 +112,9 @@ class WorkerPlan:
     #: login and encryption of the process's own Kafka clients, as librdkafka's settings.
     access: Mapping[str, str]
 
+    brokers: int = 0
+    """Number of brokers in the cluster; 0 = not known yet."""
+
     @property
     def bootstrap_servers(self) -> str:
         return str(self.settings["bootstrap_servers"])

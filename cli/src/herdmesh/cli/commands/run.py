@@ -7,6 +7,7 @@ progress. The process itself is `herdmesh.standalone`.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from collections import deque
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from herdmesh.cli.runner import OutputOption, run
 from herdmesh.cli.stop_signals import stop_on_signals
 from herdmesh.devstack.errors import AccessUnusable
 from herdmesh.devstack.ports import refusal_to_listen
-from herdmesh.devstack.readiness import serving_cluster
+from herdmesh.devstack.readiness import broker_count
 from herdmesh.rpc import gc_at_import
 from herdmesh.rpc.monitoring.resource import name_process
 from herdmesh.rpc.process import EXIT_FORCED, configure_logging, log_identity
@@ -76,8 +77,9 @@ def run_standalone(
         log_identity()
         _refuse_a_taken_port(listen)
         stop = stop_on_signals(_end_at_once)
-        await until_kafka_serves(plan, stop)
+        plan = dataclasses.replace(plan, brokers=await until_kafka_serves(plan, stop))
         show = _Progress(output)
+        show.note(standalone.dead_letter_note(plan))
         ready: asyncio.Future[Addresses] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(standalone.serve(plan, listen, stop, ready.set_result))
         starting = asyncio.create_task(_create_all(ready, files, show))
@@ -119,15 +121,17 @@ def _services() -> ModuleType:
     return process
 
 
-async def until_kafka_serves(plan: WorkerPlan, stop: asyncio.Event) -> None:
-    """Wait for a broker: Connect does not start without one either. Raises CommandError after `PATIENCE_S`, with the
-    client's last message.
+async def until_kafka_serves(plan: WorkerPlan, stop: asyncio.Event) -> int:
+    """Wait for a broker: Connect does not start without one either. Returns the number of brokers in the cluster, 0
+    after `stop`. Raises CommandError after `PATIENCE_S`, with the client's last message.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + PATIENCE_S
     said: deque[str] = deque(maxlen=1)
     servers = plan.bootstrap_servers
-    while not stop.is_set() and await _serves(plan, said) is None:
+    while not stop.is_set():
+        if brokers := await _brokers(plan, said):
+            return brokers
         if loop.time() > deadline_s:
             why = f": {said[0]}" if said else ""
             raise CommandError(
@@ -136,11 +140,12 @@ async def until_kafka_serves(plan: WorkerPlan, stop: asyncio.Event) -> None:
                 "Start Kafka, or correct the address, security.protocol, ssl.* and sasl.* of the worker file.",
                 EXIT_UNAVAILABLE,
             )
+    return 0
 
 
-async def _serves(plan: WorkerPlan, said: deque[str]) -> str | None:
+async def _brokers(plan: WorkerPlan, said: deque[str]) -> int:
     try:
-        return await asyncio.to_thread(serving_cluster, plan.bootstrap_servers, plan.access, said.append)
+        return await asyncio.to_thread(broker_count, plan.bootstrap_servers, plan.access, said.append)
     except AccessUnusable as error:
         message = f"the worker file's settings of TLS and login cannot be used: {error}"
         raise CommandError("USAGE", message, "Correct its security.protocol, ssl.* and sasl.*.", EXIT_USAGE) from None
@@ -159,6 +164,13 @@ class _Progress:
             print_line(self._output, document)
         else:
             out.print(text, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """Print a deviation from Connect's defaults; nothing for an empty text."""
+        if text and self._output.is_document:
+            print_line(self._output, {"event": "note", "message": text})
+        elif text:
+            err.print(f"[yellow]note[/] {escape(text)}", soft_wrap=True)
 
     def warn(self, warning: Problem) -> None:
         """Print a setting that is accepted but does not have its effect."""

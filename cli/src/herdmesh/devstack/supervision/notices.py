@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from herdmesh.devstack.existing_kafka import REPLICATION_FACTOR_MAX
 from herdmesh.devstack.ports import is_free, owner_of
 
 
@@ -27,11 +28,21 @@ def unusual_port(name: str, port: int, usual: int, ports_file: Path) -> str:
 
 def replicas(brokers: int, factor: int) -> str:
     """The notice of a cluster that is too small for Connect's default of three replicas; empty for a larger one."""
-    if brokers >= 3:
+    return _small(brokers, factor, "topics that Herdmesh creates for itself, and ")
+
+
+def dead_letter_replicas(brokers: int, factor: int) -> str:
+    """The same for a worker that creates no topics of its own (`herd run`)."""
+    return _small(brokers, factor)
+
+
+def _small(brokers: int, factor: int, topics: str = "") -> str:
+    if brokers >= REPLICATION_FACTOR_MAX:
         return ""
     count = "1 broker" if brokers == 1 else f"{brokers} brokers"
     many = "1 replica" if factor == 1 else f"{factor} replicas"
     return (
-        f"the cluster has {count}, so topics that Herdmesh creates for itself, and dead letter queues without "
-        f"errors.deadletterqueue.topic.replication.factor, have {many}; Connect's default is 3"
+        f"the cluster has {count}, so {topics}dead letter queues without "
+        f"errors.deadletterqueue.topic.replication.factor{',' if topics else ''} have {many}; "
+        f"Connect's default is {REPLICATION_FACTOR_MAX}"
     )
