@@ -380,3 +380,22 @@ def test_misspelt_keys_are_named_beside_the_errors_of_a_config() -> None:
     assert "tasks.max" in errors(result)
     fixes = {one.name: one.fix for one in result.warnings}
     assert (fixes["fil"], fixes["errors.tolerence"]) == ("did you mean file?", "did you mean errors.tolerance?")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"connector.class": "FileStreamSink", "topics": "a", "file": "f"},
+        {"connector.class": "FileStreamSink", "topics": "a", "tasks.max": "0", "errors.tolerence": "all"},
+        {"connector.class": "FileStreamSink", "topics": "a", "consumer.override.fetch.min.bytes": "many"},
+    ],
+)
+def test_a_verdict_alone_has_the_errors_and_warnings_of_the_whole_result(config: dict[str, str]) -> None:
+    worker = WorkerSettings().worker_config()
+    providers = ConfigProviders.of(worker)
+    whole = validation.validate({"name": "a", **config}, REGISTRY, worker, providers)
+    alone = validation.validate({"name": "a", **config}, REGISTRY, worker, providers, verdict_only=True)
+    assert list(alone.fields) == [field for field in whole.fields if field.errors]
+    assert len(alone.fields) < len(whole.fields)
+    del whole.fields[:], alone.fields[:]
+    assert alone == whole

@@ -54,7 +54,7 @@ _connector_starts = st.builds(
 )
 _questions = st.one_of(
     st.builds(qu.FenceTasks, _name, _int32),
-    st.builds(qu.ValidateOnWorker, _configs),
+    st.builds(qu.ValidateOnWorker, _configs, st.booleans()),
     st.builds(qu.DescribePlugin, _text),
     st.builds(qu.ListLoggers, _text),
     st.builds(qu.SetLogger, _text, _text, st.none() | _revisions, _text),

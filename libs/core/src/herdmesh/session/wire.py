@@ -398,8 +398,9 @@ def _question_to(result: pb.SessionResponse, command_id: str, question: qu.Worke
     match question:
         case qu.FenceTasks(connector=name, task_count=task_count):
             result.fence.CopyFrom(pb.FenceCommand(command_id=command_id, connector=name, task_count=task_count))
-        case qu.ValidateOnWorker(config=config):
-            validate = pb.ValidateCommand(command_id=command_id, config=properties.to_proto(config))
+        case qu.ValidateOnWorker(config=config, verdict_only=verdict_only):
+            sent = properties.to_proto(config)
+            validate = pb.ValidateCommand(command_id=command_id, config=sent, verdict_only=verdict_only)
             result.validate.CopyFrom(validate)
         case qu.DescribePlugin(class_name=class_name):
             describe = pb.DescribePluginCommand(command_id=command_id, class_name=class_name)
@@ -443,7 +444,8 @@ def _question_from(response: pb.SessionResponse) -> SendCommand | None:
             return SendCommand(fence.command_id, qu.FenceTasks(fence.connector, fence.task_count))
         case "validate":
             validate = response.validate
-            return SendCommand(validate.command_id, qu.ValidateOnWorker(properties.from_proto(validate.config)))
+            config = properties.from_proto(validate.config)
+            return SendCommand(validate.command_id, qu.ValidateOnWorker(config, validate.verdict_only))
         case "describe_plugin":
             describe = response.describe_plugin
             return SendCommand(describe.command_id, qu.DescribePlugin(describe.class_name))

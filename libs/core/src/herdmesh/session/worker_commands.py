@@ -22,9 +22,10 @@ class FenceTasks:
 
 @dataclass(frozen=True, slots=True)
 class ValidateOnWorker:
-    """Validate a config and return all its violations."""
+    """Validate a config and return all its violations; with `verdict_only`, without the fields that have none."""
 
     config: Properties
+    verdict_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

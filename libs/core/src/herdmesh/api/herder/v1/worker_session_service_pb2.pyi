@@ -1054,8 +1054,13 @@ class ValidateCommand(_message.Message):
 
     COMMAND_ID_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
+    VERDICT_ONLY_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """command_id for the reply."""
+    verdict_only: _builtins.bool
+    """verdict_only leaves out of the reply the fields without an error: the definitions of all keys are ten times as long
+    as a config.
+    """
     @_builtins.property
     def config(self) -> _connector_pb2.Properties:
         """config to validate."""
@@ -1065,10 +1070,11 @@ class ValidateCommand(_message.Message):
         *,
         command_id: _builtins.str = ...,
         config: _connector_pb2.Properties | None = ...,
+        verdict_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "config", b"config"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "config", b"config", "verdict_only", b"verdict_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -107,7 +107,7 @@ class ValidatedWrite(StoreWrite):
         """Have a worker validate the config that is to be written; with a verdict, write it."""
         config = {**config, NAME_KEY: own_name(config, call.name)}
         if verdict is None:
-            request_validation(memory, call, config)
+            request_validation(memory, call, config, verdict_only=True)
         else:
             call.config, call.validation = config, verdict
             self.write_when_free(memory, call)
@@ -123,7 +123,7 @@ class ValidatedWrite(StoreWrite):
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
         """Send the command to another worker. Raises as `commands.send_to_able_worker`."""
-        request_validation(memory, call, call.config or {})
+        request_validation(memory, call, call.config or {}, verdict_only=True)
         return None
 
 
@@ -254,7 +254,7 @@ class PatchHandler(ValidatedWrite):
         config = merged(entry.config, self.request.patch)
         if NAME_KEY in config:
             config = {**config, NAME_KEY: own_name(config, call.name)}
-        request_validation(memory, call, config)
+        request_validation(memory, call, config, verdict_only=True)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,8 @@ class PlanHandler(RequestHandler):
         given = config.get(NAME_KEY)
         written = self.request.name or (given if isinstance(given, str) else "")
         call.name = checked_name(written and given_name(memory.stores, written))
-        request_validation(memory, call, {**config, NAME_KEY: own_name(config, call.name)})
+        named = {**config, NAME_KEY: own_name(config, call.name)}
+        request_validation(memory, call, named, verdict_only=False)
         return None
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:

@@ -40,19 +40,21 @@ class ValidateHandler(RequestHandler):
             named = self.request.name or (trimmed(given) if isinstance(given, str) else "")
             name = checked_name(given_name(memory.stores, named) if named else "")
             config = {**config, NAME_KEY: own_name(config, name)}
-        request_validation(memory, call, config)
+        request_validation(memory, call, config, verdict_only=self.request.name is not None)
         return None
 
     def on_reply(self, memory: HerderMemory, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
         return Validated(commands.verdict(reply))
 
     def on_worker_lost(self, memory: HerderMemory, call: Call, command: Command) -> Answer | None:
-        request_validation(memory, call, call.config or {})
+        request_validation(memory, call, call.config or {}, verdict_only=self.request.name is not None)
         return None
 
 
-def request_validation(memory: HerderMemory, call: Call, config: Properties) -> None:
-    """Have a worker validate a config. Raises as `commands.send_to_able_worker`."""
+def request_validation(memory: HerderMemory, call: Call, config: Properties, *, verdict_only: bool) -> None:
+    """Have a worker validate a config; `verdict_only`: what is accepted needs no description. Raises as
+    `commands.send_to_able_worker`.
+    """
     call.config = config
     call.stage = CallStage.VALIDATING
-    commands.send_to_able_worker(memory, call, ValidateOnWorker(config))
+    commands.send_to_able_worker(memory, call, ValidateOnWorker(config, verdict_only))

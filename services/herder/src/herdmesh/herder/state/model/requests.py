@@ -95,7 +95,7 @@ class RestartTask:
 @dataclass(frozen=True, slots=True)
 class ValidateConfig:
     """Validate on a worker that has the plugin. `name`: that of the create or update that is to follow, whose rules
-    about names count too; None = the config alone.
+    about names count too, and of which only the verdict is wanted; None = the config alone, with all its fields.
     """
 
     config: Properties

@@ -56,16 +56,22 @@ _READ_BY_HERDER_PREFIX = "herdmesh.restart."
 
 
 def validate(
-    config: Properties, plugins: PluginRegistry, worker: Properties, providers: ConfigProviders
+    config: Properties,
+    plugins: PluginRegistry,
+    worker: Properties,
+    providers: ConfigProviders,
+    *,
+    verdict_only: bool = False,
 ) -> worker_service_pb2.ConfigValidation:
     """All errors of the config (`_validation`). Secrets of the config are redacted in the response and in the log lines
     of this thread, and not kept: a caller who may validate must not control what other texts of this process redact.
+    With `verdict_only`, fields without an error are left out: a third of the time, and nearly all of the message.
 
     Raises TaskFailed with the text, secrets redacted, of any error of the author's code other than ConfigError.
     """
     with secrets_of_one_answer():
         try:
-            return _validation(config, plugins, worker, providers)
+            return _validation(config, plugins, worker, providers, verdict_only=verdict_only)
         except Exception as error:  # noqa: BLE001 - an author's code may raise anything
             _log.exception("validation_failed", connector=config.get("name"))
             message, _, found = classify(error)
@@ -73,7 +79,12 @@ def validate(
 
 
 def _validation(
-    config: Properties, plugins: PluginRegistry, worker: Properties, providers: ConfigProviders
+    config: Properties,
+    plugins: PluginRegistry,
+    worker: Properties,
+    providers: ConfigProviders,
+    *,
+    verdict_only: bool,
 ) -> worker_service_pb2.ConfigValidation:
     """All errors of the config, by key. `worker` has the settings that the worker adds, under Connect's names.
 
@@ -108,7 +119,7 @@ def _validation(
     shown = [ValidatedField(one.name, HERDMESH.keys[one.name], ConfigValue(one.name, one.value)) for one in ours]
     result.add(HERDMESH.groups, shown, each_message=True)
     _refuse(result, refused, config)
-    message = _message(result)
+    message = _message(result, verdict_only=verdict_only)
     message.class_name = raw.get("connector.class") or ""
     if result.kind is not None:
         clients = clients_of(result.kind, config, exactly_once=True)
@@ -244,13 +255,13 @@ def _refuse(result: Validation, refused: Iterable[FieldViolation], config: Prope
         result.error_count += 1
 
 
-def _message(result: Validation) -> worker_service_pb2.ConfigValidation:
+def _message(result: Validation, *, verdict_only: bool) -> worker_service_pb2.ConfigValidation:
     return worker_service_pb2.ConfigValidation(
         class_name=result.name,
         error_count=result.error_count,
         groups=result.groups,
         connector_type=_type(result.kind),
-        fields=map(_field, result.fields),
+        fields=[_field(one) for one in result.fields if one.value.problems or not verdict_only],
     )
 
 

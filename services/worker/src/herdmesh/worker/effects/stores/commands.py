@@ -69,13 +69,15 @@ class Commands:
         ids = [self._specs.transactional_id(connector, task) for task in range(task_count)]
         await fence(self._settings.bootstrap_servers, self._settings.access(), ids)
 
-    async def validated(self, config: Properties) -> worker_service_pb2.ConfigValidation:
-        """All errors of the config. Raises any error of the author's code."""
+    async def validated(self, config: Properties, *, verdict_only: bool = False) -> worker_service_pb2.ConfigValidation:
+        """All errors of the config; with `verdict_only`, without the fields that have none. Raises any error of the
+        author's code.
+        """
         worker = self._settings.worker_config()
 
         def validated() -> worker_service_pb2.ConfigValidation:
             self._plugins.catch_up(config, worker)
-            return validate(config, self._specs.plugins, worker, self._specs.providers)
+            return validate(config, self._specs.plugins, worker, self._specs.providers, verdict_only=verdict_only)
 
         return await in_thread("validation", validated)
 
@@ -111,8 +113,9 @@ class Commands:
             case worker_commands.FenceTasks(connector=connector, task_count=task_count):
                 await self.fence_tasks(connector, task_count)
                 return session_pb2.CommandReply()
-            case worker_commands.ValidateOnWorker(config=config):
-                return session_pb2.CommandReply(validation=await self.validated(texts(config)))
+            case worker_commands.ValidateOnWorker(config=config, verdict_only=verdict_only):
+                validation = await self.validated(texts(config), verdict_only=verdict_only)
+                return session_pb2.CommandReply(validation=validation)
             case worker_commands.DescribePlugin(class_name=class_name):
                 fields = await in_thread("description", lambda: self._plugins.fields(class_name))
                 return session_pb2.CommandReply(plugin_fields=fields)
