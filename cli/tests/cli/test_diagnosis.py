@@ -176,6 +176,26 @@ def test_a_trace_is_shortened_to_the_frames_of_the_user() -> None:
     ]
 
 
+def test_frames_of_packages_that_our_connectors_call_are_left_out_and_those_of_a_plugin_beside_them_stay() -> None:
+    packages = "/venv/lib/python3.11/site-packages"
+    lines = [
+        "Traceback (most recent call last):",
+        f'  File "{packages}/httpcore/_sync/connection.py", line 101, in handle_request',
+        "    raise exc",
+        "httpcore.ConnectError: [Errno 111] Connection refused",
+        "",
+        f'  File "{packages}/shop_sink/task.py", line 7, in put',
+        "    post()",
+        f'  File "{packages}/httpx/_client.py", line 868, in stream',
+        "    response = self.send(",
+        "OSError: away",
+    ]
+    shown, hidden = traces.shortened("\n".join(lines))
+    assert hidden == 2
+    assert "shop_sink" in shown
+    assert not any(name in shown for name in ("httpx/", "_sync"))
+
+
 def test_a_whole_trace_is_shown_on_request() -> None:
     task = {"state": "FAILED", "error": "x", "error_class": "UNKNOWN", "trace": _TRACE}
     text = described(connector(task))

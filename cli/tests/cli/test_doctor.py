@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import csv
 import json
 import os
 from collections.abc import AsyncGenerator
@@ -145,6 +146,12 @@ async def test_a_waiting_task_is_listed_and_the_mesh_is_healthy() -> None:
         code, shown = await doctor(*addresses, "-o", "json")
         found = json.loads(shown)
         assert (code, found["healthy"]) == (0, True)
+        code, shown = await doctor(*addresses, "-o", "csv")
+        rows = list(csv.DictReader(shown.splitlines()))
+        assert [(row["CODE"], row["SEVERITY"], row["NAME"]) for row in rows] == [
+            ("WAITING", "warning", "connector orders task 3")
+        ]
+        assert rows[0]["NEXT_STEP"] == CODES["WAITING"].next_step
         (wait,) = [one for one in found["findings"] if one["code"] == "WAITING"]
         assert (wait["connector"], wait["task"], wait["page"]) == ("orders", 3, "docs/reference/doctor.md#waiting")
         assert (wait["wait"]["waits_for"], wait["wait"]["tries"]) == ("PostgreSQL db:5432", 7)

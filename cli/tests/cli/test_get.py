@@ -4,6 +4,7 @@ requests to the herder, and output.
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
@@ -285,6 +286,18 @@ def test_describe_shows_one_task(herd: Herd) -> None:
     code, out, _ = herd(Herder(1), describe.describe_task, "sink-0000/0")
     assert (code, out.splitlines()[0]) == (0, "sink-0000/0 FAILED on w0, generation 0")
     assert json.loads(herd(Herder(1), describe.describe_task, "sink-0000/0", output=Format.JSON)[1])["id"] == 0
+
+
+def test_describe_has_a_line_of_csv_for_each_unit_with_plain_numbers(herd: Herd) -> None:
+    herder = Herder(1)
+    herder.shown[0].counts.records_out = 1_234
+    _, out, _ = herd(herder, describe.describe_connector, "sink-0000", output=Format.CSV)
+    rows = list(csv.DictReader(out.splitlines()))
+    assert [row["NAME"] for row in rows] == ["sink-0000", "sink-0000/0"]
+    assert (rows[0]["RECORDS"], rows[1]["RECORDS"]) == ("1234", "0")
+    assert {row["STATE"] for row in rows} == {"RUNNING"}
+    _, out, _ = herd(herder, describe.describe_task, "sink-0000/0", output=Format.CSV)
+    assert [row["NAME"] for row in csv.DictReader(out.splitlines())] == ["sink-0000/0"]
 
 
 def test_get_all_lists_connectors_tasks_and_workers(herd: Herd) -> None:

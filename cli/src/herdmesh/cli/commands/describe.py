@@ -15,7 +15,7 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import completion
 from herdmesh.cli.batch.connector_files import to_properties
-from herdmesh.cli.display import traces, views
+from herdmesh.cli.display import listing, traces, views
 from herdmesh.cli.display.diagnosis import Diagnosis, Level, diagnose
 from herdmesh.cli.display.hidden_secrets import ShowSecretsOption, hide_in_connectors
 from herdmesh.cli.display.output import (
@@ -68,7 +68,7 @@ def describe_connector(
             await hide_in_connectors(client, [found])
         diagnosis = diagnose(found)
         if output.is_document:
-            print_document(output, {"diagnosis": diagnosis.to_json(), **found})
+            print_document(output, {"diagnosis": diagnosis.to_json(), **found}, rows=listing.unit_table(found))
         else:
             print_connector(found, diagnosis, verbose=verbose)
 
@@ -94,7 +94,7 @@ def describe_task(
     async def work(client: HerderClient) -> None:
         (found,) = await fetch_tasks(client, task)
         if output.is_document:
-            print_document(output, found, kind="task")
+            print_document(output, found, kind="task", rows=listing.task_table([found], wide=True))
         else:
             _print_task(found, verbose=verbose)
 
@@ -112,7 +112,7 @@ def describe_worker(
     async def work(client: HerderClient) -> None:
         found = await fetch_worker(client, worker_id)
         if output.is_document:
-            print_document(output, found)
+            print_document(output, found, rows=listing.worker_table([found]))
             return
         reason = f": {escape(found['reason'])}" if found["reason"] else ""
         out.print_sentence(f"[bold]{escape(found['worker_id'])}[/] {colored(found['state'])}{reason}")
@@ -144,10 +144,6 @@ def describe_plugin(
             **views.plugin(reply.plugin),
             "config": [views.config_field(one) for one in reply.fields],
         }
-        if output.is_document:
-            print_document(output, found)
-            return
-        out.print(f"[bold]{escape(found['class'])}[/] ({found['type']}) {found['version'] or ''}")
         rows = [
             [
                 escape(one["name"]),
@@ -158,7 +154,12 @@ def describe_plugin(
             ]
             for one in found["config"]
         ]
-        out.print(table("\nconfig", ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "MEANING"), rows))
+        columns = ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "MEANING")
+        if output.is_document:
+            print_document(output, found, rows=(columns, rows))
+            return
+        out.print(f"[bold]{escape(found['class'])}[/] ({found['type']}) {found['version'] or ''}")
+        out.print(table("\nconfig", columns, rows))
 
     with_herder(output, herder, work)
 

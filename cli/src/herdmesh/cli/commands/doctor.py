@@ -70,7 +70,7 @@ def doctor(
             )
         )
         if output.is_document:
-            print_document(output, found)
+            print_document(output, found, rows=_finding_rows(found["findings"]))
         else:
             _print(found)
         if not found["healthy"]:
@@ -103,6 +103,12 @@ def _explain(name: str, output: Format) -> None:
         return
     out.print_sentence(f"[{_STYLES[code.severity]}]{name.upper()}[/] ({code.severity}): {escape(code.meaning)}")
     out.print_sentence(f"[dim]next:[/] {escape(code.next_step)}")
+
+
+def _finding_rows(found: Sequence[views.Json]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of `-o csv`: a line for each finding."""
+    keys = ("code", "severity", "part", "name", "message", "next_step", "since")
+    return [key.upper() for key in keys], [[escape(str(one.get(key) or "")) for key in keys] for one in found]
 
 
 def _print(found: views.Json) -> None:

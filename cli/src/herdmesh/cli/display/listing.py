@@ -122,6 +122,25 @@ def task_table(tasks: Iterable[Json], *, wide: bool = False) -> tuple[list[str],
     return columns, rows
 
 
+def unit_table(connector: Json) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of a connector's units: the connector itself, then its tasks."""
+    columns, rows = task_table(tasks_of([connector]), wide=True)
+    own: Json = connector["connector"]
+    first = {
+        "NAME": escape(connector["name"]),
+        "STATE": colored(own["state"]),
+        "WORKER": escape(own["worker_id"] or "-"),
+        "LAG": connector_lag(connector),
+        "RECORDS": count(_records_out(connector)),
+        "REC/S": count(round(_moved(connector, "records_per_second"))),
+        "STARTS": count(own["start_count"]),
+        "GENERATION": str(own["generation"] or "-"),
+        "AGE": age(own.get("since")),
+        "ATTENTION": escape(first_problem(own)),
+    }
+    return columns, [[first.get(name, "-") for name in columns], *rows]
+
+
 def worker_table(workers: Iterable[Json]) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of workers."""
     rows = [

@@ -15,6 +15,11 @@ _FRAME: Final = re.compile(r'^(?P<indent>[\s|+]*)File "(?P<path>[^"]*)", line \d
 _OUR_PATHS: Final = re.compile(
     r"[/\\](?:site-packages|dist-packages|src)[/\\]herdmesh[/\\]|[/\\]pyspark[/\\]|[/\\]py4j[/\\]|^<(?!stdin)"
 )
+_DEPENDENCIES: Final = re.compile(
+    r"[/\\](?:site|dist)-packages[/\\](?:anyio|azure|boto3|botocore|confluent_kafka|fastavro|google|grpc|h11|httpcore|httpx|"
+    r"hvac|msgspec|numpy|opentelemetry|psycopg|pyarrow|pydantic|requests|urllib3)[/\\]"
+)
+"""Packages that Herdmesh's connectors and config providers call. A user's plugin may be in the same folder."""
 _STANDARD: Final = re.compile(r"[/\\]python3(?:\.\d+)?[/\\](?!(?:site|dist)-packages[/\\])")
 _JAVA_FRAME: Final = re.compile(r"^\s+at (?P<place>[\w.$/@-]+)\(")
 _JAVA_LIBRARIES: Final = ("java.", "javax.", "jdk.", "sun.", "scala.", "py4j.", "org.apache.spark.", "java.base/")
@@ -75,6 +80,6 @@ def _parts(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
 
 
 def _is_library(path: str) -> bool:
-    return bool(_OUR_PATHS.search(path) or _STANDARD.search(path)) or (
+    return bool(_OUR_PATHS.search(path) or _DEPENDENCIES.search(path) or _STANDARD.search(path)) or (
         path.startswith(_STANDARD_FOLDER) and "-packages" not in path
     )
