@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 import urllib.request
 from collections.abc import AsyncIterator
@@ -24,7 +25,7 @@ from herdmesh.devstack.ports import free_port
 from herdmesh.rpc import errors
 from herdmesh.rpc.client import connect, retrying
 from herdmesh.rpc.monitoring import tracing
-from herdmesh.rpc.server import Server, ServiceRegistration
+from herdmesh.rpc.server import CannotListen, Server, ServiceRegistration
 from herdmesh.rpc.settings import ServiceSettings
 
 READ = "herdmesh.api.statusstore.v1.StatusReadService"
@@ -102,9 +103,36 @@ async def test_log_lines_of_a_call_have_the_trace_id_of_its_caller() -> None:
     assert servicer.log_fields == [{"trace_id": traceparent.split("-")[1]}, {}]
 
 
-async def test_a_port_in_use_is_an_os_error(server: tuple[Server, int]) -> None:
-    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{server[1]}"):
-        await _server(listen=f"127.0.0.1:{server[1]}").start()
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])
+async def test_a_port_in_use_is_reported_once(
+    server: tuple[Server, int], host: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """gRPC printed a line of its own about it ("E1128 ... add_port.cc")."""
+    says = f"cannot listen on {host}:{server[1]}: Address already in use; end the process .* set another address"
+    with pytest.raises(CannotListen, match=says):
+        await _server(listen=f"{host}:{server[1]}").start()
+    assert "add_port" not in capfd.readouterr().err
+
+
+def test_a_service_whose_port_is_taken_says_so_without_a_trace(server: tuple[Server, int]) -> None:
+    code = """
+import sys
+from herdmesh.rpc.process import run
+from herdmesh.rpc.server import Server
+from herdmesh.rpc.settings import ServiceSettings
+
+async def main(settings, stop):
+    await Server(settings.listen, [], metrics=False).start()
+
+run("herdmesh.test", lambda: ServiceSettings(listen=sys.argv[1]), main)
+"""
+    command = [sys.executable, "-c", code, f"127.0.0.1:{server[1]}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["event"], last["level"], "exception" in last) == ("cannot_listen", "error", False)
+    assert f"cannot listen on 127.0.0.1:{server[1]}: Address already in use" in last["error"]
+    assert done.stderr == ""
 
 
 async def test_metrics_are_served_on_port_plus_1000() -> None:

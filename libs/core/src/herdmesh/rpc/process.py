@@ -27,6 +27,7 @@ from herdmesh.rpc import gc_at_import
 from herdmesh.rpc.errors import InvalidConfig
 from herdmesh.rpc.monitoring import tracing
 from herdmesh.rpc.monitoring.resource import identity, name_process
+from herdmesh.rpc.server import CannotListen
 from herdmesh.rpc.settings import LogFormat, ServiceSettings
 
 S = TypeVar("S", bound=ServiceSettings)
@@ -173,6 +174,9 @@ def _run(main: Main) -> int:
     except (ValidationError, InvalidConfig) as error:
         _log.error("wrong_settings", error=str(error))
         return EXIT_SETTINGS
+    except CannotListen as error:
+        _log.error("cannot_listen", error=str(error))
+        return EXIT_FAILED
     except Exception:  # noqa: BLE001 - the supervisor of the process: nothing is left but to log the reason and exit
         _log.exception("failed")
         return EXIT_FAILED

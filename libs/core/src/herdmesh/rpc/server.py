@@ -10,6 +10,7 @@ begins to stop. The server as a whole (health name "") is SERVING while any of i
 from __future__ import annotations
 
 import importlib
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -63,6 +64,16 @@ def ready_while_serving(serving: bool) -> tuple[bool, str]:
     return serving, "serving" if serving else "no service of this process serves yet, or it is stopping"
 
 
+class CannotListen(OSError):
+    """The address of a server is taken, or is not one of this machine. The message says what to do."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(
+            f"cannot listen on {address}: {reason}; end the process that listens there, or set another address with "
+            "--listen HOST:PORT"
+        )
+
+
 class Server:
     """`listen` is host:port, port 0 = any free one. With `metrics`, /metrics, /healthz and /readyz are served on
     port + 1000; `ready` is the rule of /readyz.
@@ -88,7 +99,7 @@ class Server:
         """Port of /metrics, /healthz and /readyz; None before `start`, and without them."""
 
     async def start(self) -> int:
-        """Bind and serve, every service NOT_SERVING. Returns the bound port. Raises OSError when the port is taken."""
+        """Bind and serve, every service NOT_SERVING. Returns the bound port. Raises `CannotListen`."""
         if tracing.wanted():
             tracing.start()
         # Ours is outermost: the tracing one iterates streams, ours writes them (and closes them when the caller
@@ -105,10 +116,11 @@ class Server:
         reflection.enable_server_reflection(names, server)
         await self._publish_health()
         address = f"{self._host}:{self._wanted_port}"
+        _check_bindable(address, self._host, self._wanted_port)
         try:
             port = server.add_insecure_port(address)
         except RuntimeError as error:  # gRPC raises this when bind failed
-            raise OSError(f"cannot listen on {address}: {error}") from error
+            raise CannotListen(address, str(error)) from error
         await server.start()
         self._server = server
         metrics_port = self.http_port = self._start_pages(port)
@@ -157,3 +169,22 @@ class Server:
         for full_name, serving in self._serving.items():
             await self._health.set(full_name, _SERVING if serving else _NOT_SERVING)
         await self._health.set("", _SERVING if any(self._serving.values()) else _NOT_SERVING)
+
+
+def _check_bindable(address: str, host: str, port: int) -> None:
+    """Raise `CannotListen` when the address cannot be bound: gRPC would also print a line of its own for that. An
+    unknown host is left to gRPC.
+    """
+    try:
+        family, kind, _, _, resolved = socket.getaddrinfo(
+            host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError:
+        return
+    with socket.socket(family, kind) as probe:
+        # As gRPC binds: connections of an earlier server in TIME_WAIT are no obstacle, a listener is.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(resolved)
+        except OSError as error:
+            raise CannotListen(address, error.strerror or str(error)) from error
