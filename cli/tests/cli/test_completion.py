@@ -36,6 +36,9 @@ class Herder(service.ConnectorServiceServicer):
         worker = connectors.Worker(worker_id="w1", state=connectors.WORKER_STATE_CONNECTED)
         return admin.ListWorkersResponse(workers=[worker])
 
+    async def GetLoggers(self, request: admin.GetLoggersRequest, context: object) -> admin.GetLoggersResponse:
+        return admin.GetLoggersResponse(loggers=[admin.LoggerEntry(logger="root", level="INFO", worker_id="w1")])
+
     async def ListPlugins(self, request: admin.ListPluginsRequest, context: object) -> admin.ListPluginsResponse:
         return admin.ListPluginsResponse(plugins=[common.Plugin(class_name="x.OrdersSink", aliases=["OrdersSink"])])
 
@@ -79,6 +82,14 @@ async def completed(herder: str, line: str) -> list[str]:
         ("herd drain worker ", ["w1"]),
         ("herd describe pl Or", ["OrdersSink"]),
         ("herd offsets get o", ["orders"]),
+        ("herd logs task o", ["orders/0"]),
+        ("herd logs wo ", ["w1"]),
+        ("herd events u", ["users"]),
+        ("herd get co --worker ", ["w1"]),
+        ("herd transform --as-connector u", ["users"]),
+        ("herd set-logger r", ["root"]),
+        ("herd doctor --explain TASK_F", ["TASK_FAILED"]),
+        ("herd example run file", ["file-to-parquet"]),
         ("herd get con", ["connectors"]),
         ("herd get co -o y", ["yaml"]),
     ],

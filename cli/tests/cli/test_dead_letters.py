@@ -26,12 +26,15 @@ from herdmesh.connect.topics.error_headers import ERROR_HEADER_PREFIX
 NULLABLE = st.none() | st.binary(max_size=12) | st.text(max_size=6).map(lambda text: text.encode("utf-8", "replace"))
 
 
+_TRACE = "DataException\n\tat x(y.py:1)\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
+
+
 def letter(offset: int, value: bytes | None = b"{bad", **errors: str) -> admin.DeadLetter:
     told = {
         "topic": "orders", "partition": "2", "offset": "991", "connector.name": "a", "task.id": "0",
         "stage": "VALUE_CONVERTER", "class.name": "org.apache.kafka.connect.json.JsonConverter",
         "exception.class.name": "org.apache.kafka.connect.errors.DataException",
-        "exception.message": "Unexpected\ncharacter [b]", "exception.stacktrace": "DataException\n\tat x(y.py:1)\n",
+        "exception.message": "Unexpected\ncharacter [b]", "exception.stacktrace": _TRACE,
         **errors,
     }  # fmt: skip
     found = admin.DeadLetter(
@@ -199,6 +202,23 @@ def test_a_list_with_a_limit_reports_that_there_are_more(herd: Herd, herder: Her
     )  # fmt: skip
 
 
+def test_a_list_of_letters_without_context_headers_says_how_to_get_a_cause(
+    herd: Herd, herder: Herder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, err = herd(command.list_dead_letters, **LIST, output=Format.TABLE)
+    assert err == ""
+    bare = admin.ListDeadLettersResponse(letters=[admin.DeadLetter(partition=0, offset=1, value=b"x")], topic="dlq")
+
+    async def call(_method: Any, _request: Any) -> Any:
+        return bare
+
+    monkeypatch.setattr(herder, "call", call)
+    _, out, err = herd(command.list_dead_letters, **LIST, output=Format.TABLE)
+    assert out.splitlines()[1].split()[:1] == ["0:1"]
+    assert "1 of 1 have no cause" in err
+    assert "errors.deadletterqueue.context.headers.enable=true" in err
+
+
 def test_replay_accepts_the_listed_documents(herd: Herd, herder: Herder, tmp_path: Path) -> None:
     _, out, _ = herd(command.list_dead_letters, **LIST, output=Format.JSON)
     (tmp_path / "letters.json").write_text(out)
@@ -215,6 +235,9 @@ def test_show_prints_a_whole_dead_letter_or_an_error_if_there_is_none(herd: Herd
     assert code == 0
     for text in ("0:4 of dlq", "orders-2@991", "DataException", "{bad", "at x(y.py:1)"):
         assert text in out
+    assert "java.base" not in out
+    _, out, _ = herd(command.show, place="0:4", verbose=True)
+    assert "at java.base/java.lang.Thread.run(Thread.java:840)" in out
     code, out, _ = herd(command.show, place="0:9", output=Format.JSON)
     assert (code, json.loads(out)["error"]["reason"]) == (3, "DEAD_LETTER_NOT_FOUND")
 

@@ -300,6 +300,21 @@ def test_describe_has_a_line_of_csv_for_each_unit_with_plain_numbers(herd: Herd)
     assert [row["NAME"] for row in csv.DictReader(out.splitlines())] == ["sink-0000/0"]
 
 
+def test_describe_shows_the_frames_of_libraries_of_a_task_with_v(herd: Herd) -> None:
+    herder = Herder(1)
+    herder.shown[0].tasks[0].status.failure.trace = (
+        "Traceback (most recent call last):\n"
+        '  File "/venv/lib/python3.12/site-packages/herdmesh/engine/sink.py", line 3, in run\n    put()\n'
+        '  File "/srv/my_sink.py", line 7, in put\n    write()\nOSError: disk full'
+    )
+    _, short, _ = herd(herder, describe.describe_task, "sink-0000/0")
+    _, whole, _ = herd(herder, describe.describe_task, "sink-0000/0", verbose=True)
+    for text in (short, whole):
+        assert text.count("my_sink.py") == 1
+    assert ("herdmesh/engine" in short, "herdmesh/engine" in whole) == (False, True)
+    assert "-v shows them" in short
+
+
 def test_get_all_lists_connectors_tasks_and_workers(herd: Herd) -> None:
     _, out, _ = herd(Herder(1), get.everything)
     assert [part.splitlines()[0] for part in out.split("\n\n")] == ["connectors", "tasks", "workers"]
@@ -357,3 +372,30 @@ def test_watch_follows_workers(herd: Herd) -> None:
     assert [line.split()[:2] for line in out.splitlines()] == [
         *(["WORKER", "STATE"], ["w1", "CONNECTED"], ["w2", "CONNECTED"], ["w2", "LOST"]),
     ]
+
+
+def test_watch_follows_tasks_that_come_change_and_go(herd: Herd) -> None:
+    herder = Herder(2)
+    failed, without = connector(1), connector(1)
+    failed.tasks[0].status.state = common.RUN_STATE_FAILED
+    del without.tasks[:]
+    herder.events = [event(connector=connector(1)), event(connector=failed), event(connector=without)]
+    herder.events += [event(connector=connector(3)), event(deleted="sink-0003")]
+    code, out, _ = herd(herder, get.tasks, watch=True)
+    assert code == 130
+    assert [line.split()[:2] for line in out.splitlines()][3:] == [
+        *(["sink-0001/0", "FAILED"], ["sink-0001/0", "DELETED"], ["sink-0003/0", "RUNNING"]),
+        ["sink-0003/0", "DELETED"],
+    ]
+    _, out, _ = herd(herder, get.tasks, "sink-0001/0", watch=True, output=Format.NAME)
+    assert set(out.split()) == {"task/sink-0001/0"}
+
+
+def test_watch_follows_all_kinds_in_one_table(herd: Herd) -> None:
+    herder = Herder(1)
+    herder.events = [event(worker=worker("w2", connectors.WORKER_STATE_LOST)), event(deleted="sink-0000")]
+    _, out, _ = herd(herder, get.everything, watch=True)
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["KIND", "NAME", "STATE", "ATTENTION"]
+    assert [line[0] for line in lines[1:5]] == ["connector", "task", "worker", "worker"]
+    assert lines[5][:3] == ["worker", "w2", "LOST"]

@@ -146,7 +146,7 @@ async def test_a_task_that_does_not_exist_is_refused_with_those_that_do() -> Non
         done = await herd("logs", "task", "orders/9", "--herder", herder)
         wrong = await herd("logs", "task", "orders", "--herder", herder)
     assert (done.exit_code, "its tasks: 0, 1" in done.stderr) == (3, True)
-    assert (wrong.exit_code, "NAME/TASK" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "CONNECTOR/TASK" in wrong.stderr) == (2, True)
 
 
 async def test_followed_lines_are_shown_once_also_after_a_restart_of_the_worker() -> None:

@@ -126,7 +126,7 @@ def test_configs_in_every_form_and_converters_from_a_worker_file(tmp_path: Path)
     converters = [key for key in text if "converter" in key]
     worker.write_text("".join(f"{key}={text[key]}\n" for key in converters) + "key.converter=String\n")
     chain.write_text("".join(f"{key}={value}\n" for key, value in text.items() if key not in converters))
-    options = ["transform", "--config", str(chain), "--worker", str(worker)]
+    options = ["transform", "--config", str(chain), "--worker-config", str(worker)]
     assert lines(CliRunner().invoke(alone, options, input=_GOOD)) == wanted
 
 
@@ -245,17 +245,17 @@ def test_references_are_resolved_by_the_workers_providers_and_never_shown(
         "transforms.mask.replacement": f"${{file:{tmp_path}/s.properties:mask}}",
         "connection.password": "${vault:nowhere:near}",
     }
-    result = herd(tmp_path, _GOOD, "--worker", str(worker), config=config)
+    result = herd(tmp_path, _GOOD, "--worker-config", str(worker), config=config)
     assert (result.exit_code, lines(result)[0]["value"]) == (0, {"card": "hush-hush", "qty": 2})
-    assert "hush-hush" not in herd(tmp_path, _GOOD, "--worker", str(worker), "--explain", config=config).output
+    assert "hush-hush" not in herd(tmp_path, _GOOD, "--worker-config", str(worker), "--explain", config=config).output
     config["transforms.mask.type"] = f"${{file:{tmp_path}/s.properties:none}}"
-    refused = herd(tmp_path, _GOOD, "--worker", str(worker), config=config)
+    refused = herd(tmp_path, _GOOD, "--worker-config", str(worker), config=config)
     assert refused.exit_code == 5
     assert "hush-none" not in refused.output + refused.stderr
     refused = herd(tmp_path, _GOOD, config=config)
     assert refused.exit_code == 5
     assert "no config provider file" in refused.stderr
-    assert "--worker" in refused.stderr
+    assert "--worker-config" in refused.stderr
 
 
 def test_numbers_are_printed_with_their_own_digits(tmp_path: Path) -> None:

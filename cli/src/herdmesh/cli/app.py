@@ -40,6 +40,7 @@ from herdmesh.cli.display.output import out
 from herdmesh.cli.grammar import HerdRoot, prepare
 from herdmesh.cli.mesh import contexts
 from herdmesh.cli.mesh.client import choose_patience_s
+from herdmesh.cli.times import duration
 from herdmesh.rpc.monitoring import tracing
 
 app = typer.Typer(
@@ -90,9 +91,9 @@ def _options(
         float | None,
         typer.Option(
             "--timeout",
-            metavar="SECONDS",
-            min=0.1,
-            help="Time to wait for a leading herder. Default: HERDMESH_TIMEOUT, else 10.",
+            metavar="TIME",
+            parser=duration,
+            help="Longest wait for a leading herder, as 30s or 2m. Default: HERDMESH_TIMEOUT, else 10s.",
         ),
     ] = None,
 ) -> None:

@@ -6,6 +6,7 @@ and fails for a command without an example. The keys are the words of the comman
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 Example = tuple[str, str]
@@ -144,6 +145,7 @@ EXAMPLES: Final[dict[tuple[str, ...], tuple[Example, ...]]] = {
     ("context", "set"): (
         ("herd context set prod --herder kc1:7203,kc2:7203 --use", "and use it from now on"),
         ("herd context set dev --data ~/dev/.herd", "a stack of `herd up`, wherever its ports are"),
+        ("herd context set prod --herder kc1:7203 --bootstrap-servers k1:9092", "with the Kafka of the mesh"),
     ),
     ("context", "use"): (
         ("herd context use prod", "in every folder, until another is used"),
@@ -227,7 +229,27 @@ EXAMPLES: Final[dict[tuple[str, ...], tuple[Example, ...]]] = {
 }
 
 
+#: Commands whose first example is in the help of `herd` itself.
+_FIRST: Final = (
+    ("up",),
+    ("apply",),
+    ("get", "connectors"),
+    ("describe", "connector"),
+    ("doctor",),
+    ("logs", "connector"),
+)
+
+
 def examples_text(path: tuple[str, ...]) -> str:
     """The paragraph of a command's help."""
-    lines = [f"$ {command}  # {meaning}" for command, meaning in EXAMPLES[path]]
-    return "\n".join(["Examples:", *lines])
+    return _paragraph(EXAMPLES[path])
+
+
+def group_examples_text(path: tuple[str, ...]) -> str:
+    """The paragraph of a group's help: the first example of each of its commands; of `herd` itself the usual ones."""
+    of_group = [words for words in EXAMPLES if words[: len(path)] == path] if path else _FIRST
+    return _paragraph([EXAMPLES[words][0] for words in of_group])
+
+
+def _paragraph(examples: Sequence[Example]) -> str:
+    return "\n".join(["Examples:", *(f"$ {command}  # {meaning}" for command, meaning in examples)])

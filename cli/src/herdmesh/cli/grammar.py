@@ -4,6 +4,7 @@ Owns the way from what a user types to the form in which the commands are declar
 command line before they are parsed, so no command knows of it:
 
 - `get co`, `get connector`, `get connector/orders` are `get connectors`, with `orders` as its argument;
+- `topic list`, `contexts list` are `topics list`, `context list`;
 - `pause connector orders`, `pause co/orders` are `pause orders`; `restart task orders/0` is `restart orders --task 0`;
 - an option that many commands have (`--herder`, `-o`, ...) may stand before the command; one of the whole program
   (`--no-headers`, `--context`, ...) may stand anywhere.
@@ -19,7 +20,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from herdmesh.cli.examples import EXAMPLES, examples_text
+from herdmesh.cli.examples import EXAMPLES, examples_text, group_examples_text
 
 #: Every kind of object: singular, plural, short name.
 NOUNS: Final[dict[str, tuple[str, str, str]]] = {
@@ -31,7 +32,18 @@ NOUNS: Final[dict[str, tuple[str, str, str]]] = {
     "logger": ("logger", "loggers", "lo"),
 }
 #: Options of single commands that may stand before the command.
-_MOVED: Final = frozenset({"--herder", "-o", "--output", "--config-store", "--status-store"})
+_MOVED: Final = frozenset(
+    {"--herder", "-o", "--output", "--config-store", "--status-store", "--bootstrap-servers", "--command-config"}
+)
+#: Groups that are named by a noun: its other forms.
+_GROUP_FORMS: Final = {
+    "topic": "topics",
+    "to": "topics",
+    "plugins": "plugin",
+    "contexts": "context",
+    "examples": "example",
+    "offset": "offsets",
+}
 #: Groups whose commands are nouns.
 _OF_NOUNS: Final = frozenset({"get", "describe", "drain", "undrain", "logs"})
 #: Groups whose commands take a connector's name first, as most commands that are in no group do.
@@ -82,7 +94,8 @@ class HerdRoot(HerdGroup):
 
 
 def prepare(app: typer.Typer, path: tuple[str, ...] = ()) -> None:
-    """Give every command below an application this grammar's class, and its examples."""
+    """Give every command below an application this grammar's class, and examples to it and to every group."""
+    app.info.epilog = group_examples_text(path)
     for command in app.registered_commands:
         assert command.callback is not None
         name = command.name or command.callback.__name__.replace("_", "-")
@@ -143,7 +156,8 @@ def _named(group: TyperGroup, word: str, *, noun: bool) -> tuple[str | None, lis
     if word in group.commands:
         return word, []
     if not noun:
-        return None, []
+        other = _GROUP_FORMS.get(word)
+        return (other, []) if other in group.commands else (None, [])
     form, slash, rest = word.partition("/")
     for forms in NOUNS.values():
         if form in forms:

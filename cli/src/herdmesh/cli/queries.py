@@ -91,6 +91,12 @@ async def fetch_plugins(client: HerderClient) -> tuple[list[views.Json], list[vi
     return [views.plugin(one) for one in reply.plugins], [*map(views.refused_plugin, reply.refused)]
 
 
+async def fetch_loggers(client: HerderClient, below: str = "") -> list[views.Json]:
+    """The levels of loggers, worker by worker; `below` = only this logger and those below it."""
+    reply = await client.call(lambda stub: stub.GetLoggers, admin.GetLoggersRequest(logger=below))
+    return [views.logger(one) for one in reply.loggers]
+
+
 async def history_entries(
     name: str, config_store: str | None, page_size: int = _HISTORY_PAGE_SIZE
 ) -> AsyncIterator[store.HistoryEntry]:

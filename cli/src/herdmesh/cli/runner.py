@@ -22,7 +22,7 @@ HerderOption = Annotated[
     str | None,
     typer.Option(
         "--herder",
-        metavar="HOST:PORT",
+        metavar="HOST:PORT,...",
         help="Any herder of the cluster, or several, comma separated. Default: HERDMESH_HERDER, the current context, "
         "the stack in ./.herd; queries also try 127.0.0.1:7203. `herd context show` tells which.",
     ),
@@ -38,6 +38,9 @@ OutputOption = Annotated[
         help="table; wide: with every column, nothing cut; json, yaml, csv, name, jsonpath='{.name}'. "
         "--no-headers leaves out the line of column names.",
     ),
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Whole stack traces, with the frames of libraries.")
 ]
 DataOption = Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder that keeps everything of the stack.")]
 NameArgument = Annotated[

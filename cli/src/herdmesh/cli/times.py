@@ -9,6 +9,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import typer
+
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
@@ -35,3 +37,11 @@ def seconds(text: str) -> float:
     if found is None or not float(found[1]):
         raise CommandError("USAGE", f"{text} is no time: write 30s, 5m or 1h", exit_code=EXIT_USAGE)
     return float(found[1]) * _SECONDS[found[2]]
+
+
+def duration(text: str | float) -> float:
+    """As `seconds`, for an option of the command line: an error is one of wrong usage. A number is in seconds."""
+    try:
+        return seconds(str(text))
+    except CommandError as error:
+        raise typer.BadParameter(error.message) from None

@@ -35,7 +35,7 @@ from herdmesh.cli.display.output import (
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.queries import fetch_connector, fetch_tasks, fetch_worker
-from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, WorkerArgument, with_herder
+from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, VerboseOption, WorkerArgument, with_herder
 
 _VALIDATION_S = 3.0
 """A connector may query its database during validation: describe does not wait longer for that."""
@@ -43,9 +43,6 @@ _VALIDATION_S = 3.0
 _TROUBLES = ("explanation", "auto_restart", "conditions", "error")
 _NUMBERS_MAX = 8
 _LEVEL_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "bold red"}
-VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Whole stack traces, with the frames of libraries.")
-]
 describe_app = typer.Typer(no_args_is_help=True, help="Show one object in full.")
 
 

@@ -7,7 +7,7 @@ repeated request keeps its request id, so that no dead letter is replayed twice 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,12 +16,12 @@ import typer
 from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
-from herdmesh.cli.display import dead_letters
+from herdmesh.cli.display import dead_letters, traces
 from herdmesh.cli.display.output import Format, err, out, print_document, table
 from herdmesh.cli.display.views import Json
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
 from herdmesh.cli.mesh.client import HerderClient
-from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
+from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, VerboseOption, with_herder
 from herdmesh.cli.times import moment
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -61,7 +61,9 @@ def list_dead_letters(
         typer.Option("--since", metavar="TIME", help="Only records not older than: 90s, 15m, 2h, 7d, or a time (UTC)."),
     ] = "",
     replayed: Annotated[bool, typer.Option("--replayed", help="Also those that were replayed.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Maximum number to list; 0 = all.")] = _SHOWN,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, metavar="N", help="Maximum number to list; 0 = all.")
+    ] = _SHOWN,
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -94,6 +96,7 @@ def list_dead_letters(
             out.print_sentence(f"no dead letters of [bold]{escape(name)}[/]{left}")
             return
         out.print(_listed(found, wide=not brief, replayed=replayed))
+        _hint_at_headers(found)
         if more:
             err.print(f"[dim]the newest {limit}; there are more: --limit 0 shows all[/]")
 
@@ -106,6 +109,7 @@ def show(
     place: Annotated[str, typer.Argument(metavar="PARTITION:OFFSET", help="As `herd dlq list` shows it.")],
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
+    verbose: VerboseOption = False,
 ) -> None:
     """Show one dead letter in full: its error, its origin, key, value, headers, stack trace.
 
@@ -123,7 +127,7 @@ def show(
         if output.is_document:
             print_document(output, shown)
         else:
-            _print_letter(shown)
+            _print_letter(shown, verbose=verbose)
 
     with_herder(output, herder, work)
 
@@ -264,6 +268,17 @@ def _listed(found: Iterable[Json], *, wide: bool, replayed: bool) -> Any:
     return table(None, columns, rows, () if wide else ("ORIGINAL", "MESSAGE"), drop=drop)
 
 
+def _hint_at_headers(found: Sequence[Json]) -> None:
+    """Say why the cause of a dead letter is not known, and what makes it known."""
+    bare = sum(one["error"]["stage"] is None and one["original"]["topic"] is None for one in found)
+    if bare:
+        text = (
+            f"{bare} of {len(found)} have no cause, because they were written without context headers; "
+            "errors.deadletterqueue.context.headers.enable=true in the connector's config adds them to the next ones"
+        )
+        err.print(f"[yellow]note:[/] {text}", soft_wrap=True)
+
+
 def _time(text: str | None, now: datetime, *, wide: bool) -> str:
     """`2026-11-22 08:00:00`; in a narrow list only the time if it is of today, else only the date."""
     if text is None:
@@ -284,7 +299,7 @@ def _original(one: Json) -> str:
     return f"{original['topic']}{where}" + ("" if offset is None else f"@{offset}")
 
 
-def _print_letter(shown: Json) -> None:
+def _print_letter(shown: Json, *, verbose: bool) -> None:
     error = shown["error"]
     lines = {
         "letter": f"{shown['letter']} of {shown['queue']}{'; replayed before' if shown['replayed'] else ''}",
@@ -309,7 +324,11 @@ def _print_letter(shown: Json) -> None:
             f"[bold dim]{label:<10}[/] {escape(_shown(shown[label], shown[label + '_encoding']))}", soft_wrap=True
         )
     if error["stacktrace"]:
-        out.print(f"\n{escape(error['stacktrace'].rstrip())}", soft_wrap=True)
+        whole = error["stacktrace"].rstrip()
+        trace, hidden = (whole, 0) if verbose else traces.shortened(whole)
+        out.print(f"\n{escape(trace)}", soft_wrap=True)
+        if hidden:
+            out.print(f"[dim]{hidden} frames of libraries are left out; -v shows them[/]")
 
 
 def _shown(text: str | None, encoding: str | None) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.markup import escape
 
+from herdmesh.cli import completion
 from herdmesh.cli.display import findings, views
 from herdmesh.cli.display.output import Format, colored, out, print_document, table
 from herdmesh.cli.doctor import CODES, ExaminedServices, examine
@@ -49,7 +50,13 @@ def doctor(
         ),
     ] = None,
     explain: Annotated[
-        str | None, typer.Option("--explain", metavar="CODE", help="Print what a finding's code means, and end.")
+        str | None,
+        typer.Option(
+            "--explain",
+            metavar="CODE",
+            help="Print what a finding's code means, and end.",
+            autocompletion=completion.finding_codes,
+        ),
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:

@@ -18,6 +18,7 @@ from herdmesh.cli.display.output import Format, err, out, print_document
 from herdmesh.cli.errors import CommandError, from_reason
 from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, OutputOption, WorkerArgument, with_herder
+from herdmesh.cli.times import duration
 from herdmesh.rpc.request_ids import new_request_id
 
 drain_app = typer.Typer(no_args_is_help=True, help="Move everything off a worker.")
@@ -33,7 +34,7 @@ def drain_worker(
         bool, typer.Option("--wait/--no-wait", help="Return when no connector or task is left on it.")
     ] = True,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Maximum time to wait.")
+        float, typer.Option("--timeout", metavar="TIME", parser=duration, help="Longest wait, as 30s, 5m or 1h.")
     ] = 120,
 ) -> None:
     """Move all connectors and tasks off a worker and give it no new ones; those that no other worker can run stay until

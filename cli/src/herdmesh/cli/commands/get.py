@@ -19,6 +19,7 @@ from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.queries import (
     fetch_connector,
     fetch_connectors,
+    fetch_loggers,
     fetch_plugins,
     fetch_tasks,
     fetch_worker,
@@ -29,6 +30,15 @@ from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_h
 get_app = typer.Typer(no_args_is_help=True, help="List connectors, tasks, workers, plugins, topics or loggers, or all.")
 WatchOption = Annotated[
     bool, typer.Option("--watch", "-w", help="Then print a line for each change, until Ctrl-C; -o json: each as JSON.")
+]
+WorkerOption = Annotated[
+    str,
+    typer.Option(
+        "--worker",
+        metavar="ID",
+        help="Only what runs on this worker, wholly or in part.",
+        autocompletion=completion.workers,
+    ),
 ]
 StateOption = Annotated[
     list[str] | None, typer.Option("--state", help="Only with the connector or a task in this state; repeatable.")
@@ -45,15 +55,15 @@ def connectors(
     match: Annotated[str, typer.Option("--match", metavar="GLOB", help="Only names like this: 'orders-*'.")] = "",
     state: StateOption = None,
     kind: Annotated[str, typer.Option("--type", help="Only source or sink connectors.")] = "",
-    worker: Annotated[
-        str, typer.Option("--worker", metavar="ID", help="Only connectors that run on this worker, wholly or in part.")
-    ] = "",
+    worker: WorkerOption = "",
     columns: Annotated[
         str, typer.Option("--columns", "-c", metavar="A,B", help=f"Columns to list, of: {', '.join(listing.COLUMNS)}.")
     ] = "",
     sort: Annotated[str, typer.Option("--sort", "-s", metavar="COLUMN", help="Sort by this column.")] = "NAME",
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Largest first.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Maximum number to list; 0 = all.")] = 0,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, metavar="N", help="Maximum number to list; 0 = all.")
+    ] = 0,
     skip: Annotated[int, typer.Option("--skip", min=0, help="Number of connectors to skip, for the next page.")] = 0,
     watch: WatchOption = False,
     show_secrets: ShowSecretsOption = False,
@@ -115,7 +125,8 @@ def tasks(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
     state: Annotated[list[str] | None, typer.Option("--state", help="Only in this state; repeatable.")] = None,
-    worker: Annotated[str, typer.Option("--worker", metavar="ID", help="Only on this worker.")] = "",
+    worker: WorkerOption = "",
+    watch: WatchOption = False,
 ) -> None:
     """List tasks with their states, workers and lag."""
     asked = listing.Filter(states=frozenset(one.upper() for one in state or ()))
@@ -123,15 +134,25 @@ def tasks(
     async def work(client: HerderClient) -> None:
         wanted = listing.checked(asked)
         found = listing.tasks_of(await fetch_connectors(client)) if name is None else await fetch_tasks(client, name)
-        kept = [
-            one
-            for one in found
-            if (not wanted.states or one["state"] in wanted.states) and worker in ("", one["worker_id"])
-        ]
+
+        def keeps(one: views.Json) -> bool:
+            is_in = not wanted.states or one["state"] in wanted.states
+            return is_in and worker in ("", one["worker_id"]) and (not single or one["name"] == name)
+
+        single = name is not None and name.rpartition("/")[2].isdecimal() and "/" in name
+        kept = [one for one in found if keeps(one)]
         columns, rows = listing.task_table(kept, wide=output.is_wide)
-        if output.is_document:
-            single = name is not None and "/" in name and len(kept) == 1
-            print_document(output, kept[0] if single else kept, kind="task", rows=(columns, rows))
+        if watch:
+            names = [] if name is None else [name.rpartition("/")[0] if single else name]
+
+            def of_connector(one: views.Json) -> following.Listed:
+                found = [task for task in listing.tasks_of([one]) if keeps(task)]
+                return _listed(found, listing.task_table(found, wide=output.is_wide)[1], "name")
+
+            printer = following.RowPrinter(output, columns, table(None, columns, rows), kind="task")
+            await following.follow_parts(client, names, _listed(kept, rows, "name"), printer, of_connector)
+        elif output.is_document:
+            print_document(output, kept[0] if single and kept else kept, kind="task", rows=(columns, rows))
         else:
             paged(table(None, columns, rows), len(rows))
 
@@ -139,12 +160,14 @@ def tasks(
 
 
 @get_app.command("all")
-def everything(herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """List all connectors, their tasks, and all workers."""
+def everything(herder: HerderOption = None, output: OutputOption = Format.TABLE, watch: WatchOption = False) -> None:
+    """List all connectors, their tasks, and all workers. With --watch they are in one table."""
 
     async def work(client: HerderClient) -> None:
         found, workers_found = await fetch_connectors(client), await fetch_workers(client)
-        if output == Format.NAME:
+        if watch:
+            await _watch_all(client, found, workers_found, output)
+        elif output == Format.NAME:
             for one in (found, workers_found):
                 print_document(output, one)
             print_document(output, listing.tasks_of(found), kind="task")
@@ -158,6 +181,22 @@ def everything(herder: HerderOption = None, output: OutputOption = Format.TABLE)
             out.print(table("\nworkers", *listing.worker_table(workers_found), numbers=("TASKS",)))
 
     with_herder(output, herder, work)
+
+
+async def _watch_all(
+    client: HerderClient, connectors: Sequence[views.Json], workers: Sequence[views.Json], output: Format
+) -> None:
+    def listed(connectors: Sequence[views.Json], workers: Sequence[views.Json]) -> following.Listed:
+        rows = listing.states_of_all(connectors, workers)[1]
+        keys = ("kind", "name", "state", "attention")
+        return {f"{row[0]}/{row[1]}": (row, dict(zip(keys, row, strict=True))) for row in rows}
+
+    columns, rows = listing.states_of_all(connectors, workers)
+    printer = following.RowPrinter(output, columns, table(None, columns, rows))
+    first = listed(connectors, workers)
+    await following.follow_parts(
+        client, (), first, printer, lambda one: listed([one], []), lambda one: listed([], [one])
+    )
 
 
 @get_app.command("workers")
@@ -193,6 +232,7 @@ def plugins(
     ] = None,
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
+    watch: WatchOption = False,
 ) -> None:
     """List the classes that live workers can load, and the plugins that they found but cannot load."""
 
@@ -205,18 +245,30 @@ def plugins(
             if refused:
                 text += f"; {len(refused)} cannot be used: `herd get plugins` shows why"
             raise from_reason("PLUGIN_NOT_FOUND", text)
+        columns = ("CLASS", "TYPE", "VERSION", "ALIASES")
+        if watch:
+            classes = {one["class"] for one in found} if name else None
+
+            async def read() -> following.Listed:
+                now = [one for one in (await fetch_plugins(client))[0] if classes is None or one["class"] in classes]
+                return _listed(now, _plugin_rows(now), "class")
+
+            made = table(None, columns, _plugin_rows(found))
+            await following.follow_reads(read, following.RowPrinter(output, columns, made))
         if output.is_document:
             print_document(output, found[0] if name else [*found, *refused])
             return
-        rows = [
-            [escape(one["class"]), one["type"], one["version"] or "-", escape(", ".join(one["aliases"]))]
-            for one in found
-        ]
-        out.print(table(None, ("CLASS", "TYPE", "VERSION", "ALIASES"), rows))
+        out.print(table(None, columns, _plugin_rows(found)))
         if name is None:
             print_refused_plugins(refused)
 
     with_herder(output, herder, work)
+
+
+def _plugin_rows(found: Sequence[views.Json]) -> list[list[str]]:
+    return [
+        [escape(one["class"]), one["type"], one["version"] or "-", escape(", ".join(one["aliases"]))] for one in found
+    ]
 
 
 def print_refused_plugins(refused: Sequence[views.Json]) -> None:
@@ -230,13 +282,23 @@ def print_refused_plugins(refused: Sequence[views.Json]) -> None:
 
 
 @get_app.command("topics")
-def topics(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
+def topics(
+    name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE, watch: WatchOption = False
+) -> None:
     """List the topics that a connector was seen to use (KIP-558)."""
 
     async def work(client: HerderClient) -> None:
         reply = await client.call(lambda stub: stub.ListTopics, admin.ListTopicsRequest(name=name))
         if not reply.topics:
             await fetch_connector(client, name)  # a connector that does not exist has used no topic either
+        if watch:
+
+            async def read() -> following.Listed:
+                reply = await client.call(lambda stub: stub.ListTopics, admin.ListTopicsRequest(name=name))
+                return {one: ([escape(one)], {"name": one, "connector": name}) for one in reply.topics}
+
+            made = table(None, ("TOPIC",), [[escape(one)] for one in reply.topics])
+            await following.follow_reads(read, following.RowPrinter(output, ("TOPIC",), made, kind="topic"))
         if output.is_document:
             document: views.Json = {"name": name, "topics": list(reply.topics)}
             rows = (("TOPIC",), [[escape(one)] for one in reply.topics])
@@ -249,22 +311,44 @@ def topics(name: NameArgument, herder: HerderOption = None, output: OutputOption
 
 @get_app.command("loggers")
 def loggers(
-    logger: Annotated[str, typer.Argument(metavar="[LOGGER]", help="Only this logger and those below it.")] = "",
+    logger: Annotated[
+        str,
+        typer.Argument(
+            metavar="[LOGGER]", help="Only this logger and those below it.", autocompletion=completion.loggers
+        ),
+    ] = "",
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
+    watch: WatchOption = False,
 ) -> None:
     """List the levels of loggers, worker by worker. `herd set-logger` changes one."""
 
     async def work(client: HerderClient) -> None:
-        reply = await client.call(lambda stub: stub.GetLoggers, admin.GetLoggersRequest(logger=logger))
-        found = [views.logger(one) for one in reply.loggers]
-        if output.is_document:
+        found = await fetch_loggers(client, logger)
+        columns = ("LOGGER", "LEVEL", "WORKER", "CHANGED")
+        made = table(None, columns, _logger_rows(found))
+        if watch:
+
+            async def read() -> following.Listed:
+                now = await fetch_loggers(client, logger)
+                rows = zip(now, _logger_rows(now), strict=True)
+                return {f"{one['logger']} on {one['worker_id']}": (row, one) for one, row in rows}
+
+            await following.follow_reads(read, following.RowPrinter(output, columns, made))
+        elif output.is_document:
             print_document(output, found)
-            return
-        rows = [
-            [escape(one["logger"]), one["level"], escape(one["worker_id"]), one["last_modified"] or "-"]
-            for one in found
-        ]
-        paged(table(None, ("LOGGER", "LEVEL", "WORKER", "CHANGED"), rows), len(rows))
+        else:
+            paged(made, len(found))
 
     with_herder(output, herder, work)
+
+
+def _logger_rows(found: Sequence[views.Json]) -> list[list[str]]:
+    return [
+        [escape(one["logger"]), one["level"], escape(one["worker_id"]), one["last_modified"] or "-"] for one in found
+    ]
+
+
+def _listed(found: Sequence[views.Json], rows: Sequence[list[str]], key: str) -> following.Listed:
+    """Documents with their rows, by name."""
+    return {str(one[key]): (row, one) for one, row in zip(found, rows, strict=True)}

@@ -34,7 +34,7 @@ _DIFF_STYLES = {"+": "green", "-": "red", "~": "yellow"}
 def history(
     name: NameArgument,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, help="Maximum number to list; 0 = all that are kept.")
+        int, typer.Option("--limit", "-n", min=0, metavar="N", help="Maximum number to list; 0 = all that are kept.")
     ] = _SHOWN,
     diff: Annotated[bool, typer.Option("--diff", "-d", help="Show old and new values; secrets are ****.")] = False,
     all_changes: Annotated[

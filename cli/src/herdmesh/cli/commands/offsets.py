@@ -21,7 +21,7 @@ from herdmesh.cli.display.output import Format, err, out, print_document, table
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
-from herdmesh.cli.times import moment
+from herdmesh.cli.times import duration, moment
 from herdmesh.rpc.request_ids import new_request_id
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ offsets_app = typer.Typer(no_args_is_help=True, help="Offsets of a connector: sh
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check the change, show its result, and change nothing.")]
 TimeoutOption = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Time limit; a connector may take long to agree."),
+    typer.Option(
+        "--timeout", metavar="TIME", parser=duration, help="Longest wait for the connector's answer, as 30s or 5m."
+    ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 _TIMEOUT_S = 90.0

@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.cli import completion
 from herdmesh.cli.display.output import Format, out, print_document
 from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
@@ -15,9 +16,19 @@ from herdmesh.rpc.request_ids import new_request_id
 
 
 def set_logger(
-    logger: Annotated[str, typer.Argument(metavar="LOGGER", help="Name of the logger; `root` is the root logger.")],
+    logger: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOGGER", help="Name of the logger; `root` is the root logger.", autocompletion=completion.loggers
+        ),
+    ],
     level: Annotated[str, typer.Argument(metavar="LEVEL", help="TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF.")],
-    worker: Annotated[str, typer.Option("--worker", metavar="ID", help="Only on this worker; default: on all.")] = "",
+    worker: Annotated[
+        str,
+        typer.Option(
+            "--worker", metavar="ID", help="Only on this worker; default: on all.", autocompletion=completion.workers
+        ),
+    ] = "",
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:

@@ -55,13 +55,13 @@ def transform(
     as_connector: _AsConnectorOption = "",
     herder: Annotated[
         str | None,
-        typer.Option("--herder", metavar="HOST:PORT", help="Any herder of the mesh with that connector."),
+        typer.Option("--herder", metavar="HOST:PORT,...", help="Any herder of the mesh with that connector."),
     ] = None,
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|-]...", help="Records; none = stdin.")] = None,
     worker: Annotated[
         str | None,
         typer.Option(
-            "--worker", metavar="FILE", help="Worker properties, for converters that the config does not name."
+            "--worker-config", metavar="FILE", help="Worker properties, for converters that the config does not name."
         ),
     ] = None,
     direction: _DirectionOption = None,
@@ -69,7 +69,7 @@ def transform(
     output: OptionalRecordOutputOption = None,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", metavar="NAME", help="Topic of records without one. Default: from `topics`."),
+        typer.Option("--topic", metavar="TOPIC", help="Topic of records without one. Default: from `topics`."),
     ] = None,
     tolerance: Annotated[
         str, typer.Option("--tolerance", metavar="none|all", help="all: failed records do not lead to exit code 1.")

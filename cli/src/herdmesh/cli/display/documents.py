@@ -54,7 +54,7 @@ def names(document: Any, kind: str) -> Iterable[str]:
         found = cast("Json", item)
         for key, kind_of_key in _NAMED_BY:
             if isinstance(found.get(key), str):
-                yield f"{kind or kind_of_key}/{found[key]}"
+                yield f"{kind or found.get('kind') or kind_of_key}/{found[key]}"
                 break
 
 

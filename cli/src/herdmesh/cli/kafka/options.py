@@ -32,5 +32,5 @@ class ConverterOptions:
     def check(self) -> None:
         """Raise CommandError for settings of converters without a converter."""
         if (self.settings or self.worker) and not self.any_named:
-            text = "--converter-config and --worker are for converters, and none is named"
+            text = "--converter-config and --worker-config are for converters, and none is named"
             raise CommandError("USAGE", text, "Add --value-converter CLASS or --as-connector NAME.", EXIT_USAGE)

@@ -100,7 +100,7 @@ def without_references(path: str, settings: Config, worker: Config) -> tuple[Con
     except ConfigError as error:
         fix = error.fix or "Correct the key named above."
         if not worker.get(PROVIDERS):
-            fix = f"Give --worker a file with {PROVIDERS}."
+            fix = f"Give --worker-config a file with {PROVIDERS}."
         raise CommandError("CONFIG_INVALID", f"{path}: {error}", fix, EXIT_CODES["CONFIG_INVALID"]) from None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from herdmesh.cli import completion
 from herdmesh.cli.command_end import command_end
 from herdmesh.cli.commands.data.options import (
     AsConnectorOption,
@@ -54,7 +55,9 @@ _UncommittedOption = Annotated[
 
 
 def consume(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.", autocompletion=completion.topics)
+    ],
     start: _FromOption = None,
     follow: _FollowOption = False,
     limit: _LimitOption = 0,

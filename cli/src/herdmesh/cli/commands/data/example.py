@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from herdmesh.cli import completion
 from herdmesh.cli.command_end import command_end
 from herdmesh.cli.commands.data.options import BootstrapOption
 from herdmesh.cli.display.output import Format, OutputConsole, err, out, print_document, table
@@ -43,7 +44,9 @@ def list_examples(output: OutputOption = Format.TABLE) -> None:
 
 @example_app.command("run")
 def run_example(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As `herd example list` shows it.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="As `herd example list` shows it.", autocompletion=completion.examples)
+    ],
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="DIR", help="Folder for its files. Default: .herd/examples/NAME.")
     ] = None,

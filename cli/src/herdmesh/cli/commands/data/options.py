@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from herdmesh.cli import completion
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.kafka.options import ConverterOptions
 from herdmesh.cli.mesh.client import HerderClient, find_herder
@@ -43,7 +44,12 @@ CommandConfigOption = Annotated[
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 AsConnectorOption = Annotated[
     str | None,
-    typer.Option("--as-connector", metavar="NAME", help="Use the converters of this connector."),
+    typer.Option(
+        "--as-connector",
+        metavar="NAME",
+        help="Use the converters of this connector.",
+        autocompletion=completion.connectors,
+    ),
 ]
 KeyConverterOption = Annotated[
     str | None, typer.Option("--key-converter", metavar="CLASS", help="Converter of keys, such as StringConverter.")
@@ -66,7 +72,7 @@ ConverterConfigOption = Annotated[
 WorkerOption = Annotated[
     str | None,
     typer.Option(
-        "--worker", metavar="FILE", help="Worker properties, for converters that the connector does not name."
+        "--worker-config", metavar="FILE", help="Worker properties, for converters that the connector does not name."
     ),
 ]
 

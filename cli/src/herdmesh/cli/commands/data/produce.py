@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.markup import escape
 
+from herdmesh.cli import completion
 from herdmesh.cli.command_end import command_end
 from herdmesh.cli.commands.data.options import (
     AsConnectorOption,
@@ -78,7 +79,9 @@ _SHOWN: Final = 20
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic; it must exist.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Name of the topic; it must exist.", autocompletion=completion.topics)
+    ],
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|-]...", help="Records; none = stdin.")] = None,
     form: _InputOption = RecordForm.AUTO,
     whole_files: _WholeFilesOption = False,

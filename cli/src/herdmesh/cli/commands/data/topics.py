@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from herdmesh.cli import completion
 from herdmesh.cli.command_end import command_end
 from herdmesh.cli.commands.data.options import (
     BootstrapOption,
@@ -24,7 +25,9 @@ from herdmesh.cli.runner import OutputOption
 topics_app = typer.Typer(
     no_args_is_help=True, help="Topics of Kafka: create, list, describe, delete. `herd get topics` has a connector's."
 )
-NamesArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+NamesArgument = Annotated[
+    list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.", autocompletion=completion.topics)
+]
 InternalOption = Annotated[
     bool, typer.Option("--internal", help="Also Kafka's own topics (__...) and those with the mesh's state.")
 ]
@@ -122,7 +125,7 @@ def list_topics(
 
 @topics_app.command("describe")
 def describe_topic(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=completion.topics)],
     bootstrap_servers: BootstrapOption = None,
     command_config: CommandConfigOption = None,
     output: OutputOption = Format.TABLE,

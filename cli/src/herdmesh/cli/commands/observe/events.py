@@ -16,6 +16,7 @@ from typing import Annotated, Final
 import typer
 from rich.markup import escape
 
+from herdmesh.cli import completion
 from herdmesh.cli.commands.doctor import ConfigStoresOption
 from herdmesh.cli.display import changes, views
 from herdmesh.cli.display.board import Board
@@ -34,14 +35,16 @@ _CHANGES_MAX: Final = 20
 
 
 def events(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this connector.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only this connector.", autocompletion=completion.connectors)
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new events until Ctrl-C.")] = False,
     since: Annotated[
         str | None,
         typer.Option("--since", metavar="TIME", help="Only events not older than: 90s, 15m, 2h, 7d, or a time."),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, help="Maximum number of earlier events; 0 = all.")
+        int, typer.Option("--limit", "-n", min=0, metavar="N", help="Maximum number of earlier events; 0 = all.")
     ] = _SHOWN,
     herder: HerderOption = None,
     config_store: ConfigStoresOption = None,

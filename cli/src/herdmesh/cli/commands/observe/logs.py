@@ -20,13 +20,23 @@ import typer
 from rich.markup import escape
 
 from herdmesh.api.worker.v1 import worker_service_pb2 as pb
+from herdmesh.cli import completion
 from herdmesh.cli.commands.observe.worker_calls import WorkerCalls, list_workers
 from herdmesh.cli.display import views
 from herdmesh.cli.display.output import Format, err, out, print_document, print_line
 from herdmesh.cli.errors import EXIT_USAGE, CommandError, from_reason
 from herdmesh.cli.mesh.client import HerderClient
 from herdmesh.cli.queries import fetch_connector, fetch_worker
-from herdmesh.cli.runner import DATA_DIR, DataOption, HerderOption, NameArgument, OutputOption, run, with_herder
+from herdmesh.cli.runner import (
+    DATA_DIR,
+    DataOption,
+    HerderOption,
+    NameArgument,
+    OutputOption,
+    WorkerArgument,
+    run,
+    with_herder,
+)
 from herdmesh.cli.times import moment
 from herdmesh.devstack.layout import StackLayout
 
@@ -71,7 +81,9 @@ def logs_connector(
 
 @logs_app.command("task")
 def logs_task(
-    task: Annotated[str, typer.Argument(metavar="NAME/TASK", help="For example orders/0.")],
+    task: Annotated[
+        str, typer.Argument(metavar="CONNECTOR/TASK", help="For example orders/0.", autocompletion=completion.tasks)
+    ],
     follow: FollowOption = False,
     since: SinceOption = None,
     tail: TailOption = _TAIL,
@@ -84,7 +96,7 @@ def logs_task(
     async def work(client: HerderClient) -> None:
         if named is None:
             text = f"{task} names no task"
-            raise CommandError("USAGE", text, "Write NAME/TASK, for example orders/0.", EXIT_USAGE)
+            raise CommandError("USAGE", text, "Write CONNECTOR/TASK, for example orders/0.", EXIT_USAGE)
         found = await fetch_connector(client, named["connector"])
         number = int(named["task"])
         if not any(one["id"] == number for one in found["tasks"]):
@@ -98,7 +110,7 @@ def logs_task(
 
 @logs_app.command("worker")
 def logs_worker(
-    worker_id: Annotated[str, typer.Argument(metavar="WORKER", help="Its id, as `herd get workers` shows it.")],
+    worker_id: WorkerArgument,
     follow: FollowOption = False,
     since: SinceOption = None,
     tail: TailOption = _TAIL,
@@ -116,7 +128,14 @@ def logs_worker(
 
 @logs_app.command("service")
 def logs_service(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="config-store, status-store, herder, worker-1, broker.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="config-store, status-store, herder, worker-1, broker.",
+            autocompletion=completion.services,
+        ),
+    ],
     follow: FollowOption = False,
     since: SinceOption = None,
     tail: TailOption = _TAIL,

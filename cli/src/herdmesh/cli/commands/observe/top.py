@@ -51,7 +51,9 @@ def top(
     interval: Annotated[
         float, typer.Option("--interval", metavar="SECONDS", min=0.2, help="Time over which CPU is measured.")
     ] = _INTERVAL_S,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Maximum number of connectors; 0 = all.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, metavar="N", help="Maximum number of connectors; 0 = all.")
+    ] = 20,
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -60,21 +62,28 @@ def top(
     async def work(client: HerderClient) -> None:
         async with WorkerCalls() as calls:
             sampler = _Sampler(client, calls)
+
+            async def next_sample() -> views.Json:
+                await asyncio.sleep(interval)
+                return await sampler.sample()
+
             await sampler.sample()
-            await asyncio.sleep(interval)
-            found = await sampler.sample()
+            found = await next_sample()
             if not follow:
                 _print_once(found, limit, output)
             elif output.is_document:
                 while True:
                     print_line(output, found)
-                    await asyncio.sleep(interval)
-                    found = await sampler.sample()
+                    found = await next_sample()
+            elif not out.is_terminal:
+                while True:
+                    out.print(_tables(found, limit))
+                    out.print()
+                    found = await next_sample()
             else:
                 with Live(_tables(found, _fitting(limit, found)), console=out, auto_refresh=False) as live:
                     while True:
-                        await asyncio.sleep(interval)
-                        found = await sampler.sample()
+                        found = await next_sample()
                         live.update(_tables(found, _fitting(limit, found)), refresh=True)
 
     with_herder(output, herder, work)
