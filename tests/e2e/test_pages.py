@@ -5,16 +5,19 @@ who is who in the resource.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from herdmesh.devstack.layout import role_of
+from services.worker.tests.metrics.metrics_page import DASHBOARD, alert_rules, labels_by_name
+from services.worker.tests.metrics.used_series import used_series
 from tests.support import promtool
 from tests.support.mesh import Mesh, parquet_sink
 from tests.support.pages import until_pages
@@ -26,6 +29,30 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_sco
 BUCKETS_MAX = 12
 _LE = re.compile(r'le="[^"]*",?')
 NAMES = {"config-store": "configstore", "status-store": "statusstore", "herder": "herder", "worker": "worker"}
+
+
+#: Series of sources, and of events that this test does not have.
+_ONLY_SOMETIMES = re.compile(r"_source_|_waiting_seconds$|_units_not_running$|_total$|_(avg|max)_time_seconds$")
+#: Labels that a service's resource may add.
+_RESOURCE = ("otel_scope_name", "otel_scope_version", "otel_scope_schema_url")
+
+
+_LATENCY = "herdmesh_task_end_to_end_latency_seconds_count"
+
+
+def labels_on(pages: Iterable[str]) -> dict[str, set[str]]:
+    """The labels of each metric of these pages."""
+    found: dict[str, set[str]] = {}
+    for one in (one for page in pages for one in metrics_of(page)):
+        found.setdefault(one.name, set()).update(one.labels)
+    return found
+
+
+def expressions() -> Iterator[str]:
+    """All expressions of the alert rules and of the dashboard."""
+    yield from (rule["expr"] for rule in alert_rules())
+    for panel in json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]:
+        yield from (target["expr"] for target in panel.get("targets", ()))
 
 
 def services(mesh: Mesh) -> list[tuple[str, str]]:
@@ -49,7 +76,8 @@ async def test_every_service_serves_its_three_pages_and_says_who_it_is(
     topic = mesh.create_topic(tmp_topic(), partitions=1)
     await mesh.apply(topic, parquet_sink(topic, tmp_path, tasks=1))
     await mesh.until_running(topic, 1)
-    await until_pages(mesh, topic, bool, "on a worker's page")
+    await asyncio.to_thread(mesh.produce, topic, range(100))
+    await until_pages(mesh, topic, lambda one: _LATENCY in one, "on a worker's page, with records")
     names: dict[str, str] = {}
     pages: dict[str, str] = {}
     for service, address in services(mesh):
@@ -68,6 +96,15 @@ async def test_every_service_serves_its_three_pages_and_says_who_it_is(
             assert status == wanted, (service, path, body)
     assert names == {name: f"herdmesh.{NAMES[role_of(name)]}" for name in names}
     assert {role_of(name) for name in names} == set(NAMES)
+    found_series = labels_on(pages.values())
+    known = labels_by_name()
+    for name, labels in found_series.items():
+        if name.startswith(("herdmesh_", "kafka_connect_")):
+            assert name in known, f"{name} is not in docs/reference/metrics.md"
+            assert labels <= {*known[name], "le", *_RESOURCE}, f"{name} has other labels than docs/reference/metrics.md"
+    shown = {one.name for expression in expressions() for one in used_series(expression)}
+    absent = {name for name in shown - found_series.keys() if not _ONLY_SOMETIMES.search(name)}
+    assert not absent, "the dashboard and the alerts use series that no page has"
     leader = next(page for page in pages.values() if "herdmesh_herder_leader 1.0" in page)
     assert 'herdmesh_herder_tasks{state="running",target_state="started"}' in leader
     assert 'role="writer"' in pages["config-store"]

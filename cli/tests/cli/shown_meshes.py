@@ -108,11 +108,11 @@ def _night_connectors() -> list[connector_pb2.Connector]:
         )
         for number in range(3)
     ]
+    no_slot = made.waiting(W1, "a run slot", "all 9 slots of this worker are taken", ago(minutes=12))
     slots = [
-        made.task("clicks-http", number, made.waiting(W1, "a run slot", "9 of 9 slots are taken", ago(minutes=12)))
-        for number in range(2)
+        made.task("clicks-http", number, shown)
+        for number, shown in enumerate((no_slot, made.status("RUNNING", W1, ago(days=3))))
     ]
-    slots[1].status.CopyFrom(made.status("RUNNING", W1, ago(days=3)))
     lost = (
         f"the stream of {W2} broke; it goes elsewhere unless {W2} is back within 7 s",
         f"starts on {W1} next",

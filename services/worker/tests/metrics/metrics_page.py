@@ -16,7 +16,7 @@ import yaml
 from herdmesh.herder.metrics import MESH_METRICS, REBALANCE_GROUP, REBALANCES, WORK_METRICS
 from herdmesh.rpc._interceptor import DURATION  # pyright: ignore[reportPrivateUsage] - the one metric of every server
 from herdmesh.rpc.monitoring.connect_names import connect_name
-from herdmesh.rpc.monitoring.telemetry import Kind
+from herdmesh.rpc.monitoring.telemetry import PRODUCERS, Kind
 from herdmesh.topicstore.metrics import STORE_METRICS
 from herdmesh.worker.metrics.names import (
     ABSENT,
@@ -30,6 +30,7 @@ from herdmesh.worker.metrics.names import (
 _ROOT = Path(__file__).parents[4]
 PAGE = _ROOT / "docs" / "reference" / "metrics.md"
 ALERTS = _ROOT / "deploy" / "prometheus" / "herdmesh-alerts.yml"
+DASHBOARD = _ROOT / "deploy" / "grafana" / "herdmesh.json"
 ON_THE_WORKER: Sequence[tuple[str, str, Sequence[Definition[Any]]]] = (
     ("Of each task", "`connector`, `task`", TASK_METRICS),
     ("Of each connector whose instance the worker holds", "`connector`", CONNECTOR_METRICS),
@@ -82,8 +83,8 @@ def labels_by_name() -> dict[str, set[str]]:
     for _, labels, definitions in ON_THE_WORKER:
         own = set[str]() if labels == "none" else set(re.findall(r"\w+", labels))
         for one in definitions:
-            found[one.name] = {*own, *(["waits_for"] if one.name.endswith("_waiting_seconds") else [])}
-    return {**found, DURATION[0]: {"method", "outcome"}}
+            found[one.name] = {*own, *re.findall(r"\blabel (\w+)", one.description)}
+    return {**found, DURATION[0]: {"method", "outcome"}, PRODUCERS[0]: set()}
 
 
 def alert_rules() -> list[dict[str, Any]]:
@@ -121,7 +122,12 @@ def page() -> str:
         "",
         *_SERVERS_TEXT.splitlines(),
         "",
-        *_rows([(DURATION[0], Kind.HISTOGRAM, "method, outcome", DURATION[2])]),
+        *_rows(
+            [
+                (DURATION[0], Kind.HISTOGRAM, "method, outcome", DURATION[2]),
+                (PRODUCERS[0], Kind.GAUGE, "", PRODUCERS[1]),
+            ]
+        ),
     ]
     lines += ["", *_JMX_TEXT.splitlines(), "", "| MBean `type` | Attribute | Here | Difference |", "|---|---|---|---|"]
     lines += [f"| `{group}` | `{attribute}` | `{name}` | {note} |" for group, attribute, name, note in jmx_rows()]
@@ -133,6 +139,7 @@ def page() -> str:
     for rule in alert_rules():
         says = re.sub(r"\{\{ \$(?:labels\.)?(\w+) \}\}", r"*\1*", rule["annotations"]["summary"])
         lines.append(f"| `{rule['alert']}` | {rule.get('for', 'at once')} | {rule['labels']['severity']} | {says} |")
+    lines += ["", *_DASHBOARD_TEXT.splitlines()]
     return "\n".join([*lines, "", *_TAIL_TEXT.splitlines(), ""])
 
 
@@ -187,7 +194,7 @@ Each replica of the config store and the status store serves its own. The label 
 _SERVERS_TEXT = """\
 ## Every service's
 
-Beside this one, every page has the process' own (`process_...`, `python_...`) and `target_info`, whose labels are the
+Beside these, every page has the process' own (`process_...`, `python_...`) and `target_info`, whose labels are the
 resource's attributes."""
 _JMX_TEXT = """\
 ## From Connect's JMX names
@@ -203,6 +210,34 @@ _ALERTS_TEXT = """\
 
 `deploy/prometheus/herdmesh-alerts.yml` has rules for Prometheus; `herdmesh-alerts.test.yml` beside it tests them
 (`promtool test rules herdmesh-alerts.test.yml`). Words in italics are labels of the series, or its value."""
+_DASHBOARD_TEXT = """\
+## Dashboard
+
+`deploy/grafana/herdmesh.json` is a dashboard for Grafana 10 or newer: connectors and tasks by wanted and actual state,
+rates, lag, latency, errors and dead letters, workers with their slots, herders, stores. To import it, choose
+*Dashboards*, *New*, *Import*, upload the file, then choose your Prometheus at the top of the dashboard. Or have Grafana
+read it from a folder:
+
+```yaml
+# /etc/grafana/provisioning/dashboards/herdmesh.yaml
+apiVersion: 1
+providers:
+  - name: herdmesh
+    type: file
+    options: {path: /var/lib/grafana/dashboards}   # the folder with herdmesh.json
+```
+
+Prometheus needs one scrape job for all services, at the port of each + 1000:
+
+```yaml
+scrape_configs:
+  - job_name: herdmesh
+    static_configs:
+      - targets: [kc1:8201, kc1:8202, kc1:8203, kc1:8204, kc2:8204]
+```
+
+The variable *Connector* narrows the panels of records and errors. With several meshes in one Prometheus, give their
+targets a label `mesh` and choose it under *Labels*: Grafana adds it to every expression."""
 _LEADER_ROW = (
     "| `connect-worker-rebalance-metrics` | `connect-protocol`, `leader-name` | workers speak no rebalance protocol; "
     "the leader is the label `leader_name` |"

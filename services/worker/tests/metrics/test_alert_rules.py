@@ -9,12 +9,10 @@ import pytest
 import yaml
 
 from services.worker.tests.metrics.metrics_page import ALERTS, alert_rules, labels_by_name
+from services.worker.tests.metrics.used_series import kept_labels, unknown_parts
 from tests.support import promtool
 
 TESTS = ALERTS.with_name("herdmesh-alerts.test.yml")
-#: Labels that no series has itself: of Prometheus, and of values that rules compute.
-_GIVEN = {"instance", "job"}
-_SERIES = re.compile(r"\b((?:herdmesh|kafka_connect)_[a-z_]+)(?:\{([^}]*)\})?")
 
 
 def fired_in_tests() -> set[str]:
@@ -26,14 +24,7 @@ def fired_in_tests() -> set[str]:
 def test_rules_use_series_and_labels_that_exist() -> None:
     known = labels_by_name()
     for rule in alert_rules():
-        used = _SERIES.findall(rule["expr"])
-        assert used, rule["alert"]
-        for name, matchers in used:
-            assert name in known, f"{rule['alert']}: no service has {name}"
-            for label in re.findall(r"([a-z_]+)\s*[=!]", matchers):
-                assert label in known[name], f"{rule['alert']}: {name} has no label {label}"
-        kept = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"by \(([^)]*)\)", rule["expr"]))))
-        assert kept <= _GIVEN | {label for name, _ in used for label in known[name]}, rule["alert"]
+        assert unknown_parts(rule["expr"], known) == [], rule["alert"]
 
 
 def test_each_rule_has_a_severity_a_summary_a_next_step_and_a_test() -> None:
@@ -41,8 +32,7 @@ def test_each_rule_has_a_severity_a_summary_a_next_step_and_a_test() -> None:
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert set(rule["annotations"]) == {"summary", "description"}
         shown = set(re.findall(r"\$labels\.([a-z_]+)", " ".join(rule["annotations"].values())))
-        kept = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"by \(([^)]*)\)", rule["expr"]))))
-        assert shown <= kept, f"{rule['alert']} shows labels that its expression drops"
+        assert shown <= kept_labels(rule["expr"]), f"{rule['alert']} shows labels that its expression drops"
     assert {rule["alert"] for rule in alert_rules()} == fired_in_tests()
 
 

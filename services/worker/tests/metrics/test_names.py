@@ -9,7 +9,7 @@ import pytest
 from herdmesh.herder.metrics import REBALANCE_GROUP, REBALANCES
 from herdmesh.rpc._interceptor import DURATION  # pyright: ignore[reportPrivateUsage] - the one metric of every server
 from herdmesh.rpc.monitoring.connect_names import connect_name
-from herdmesh.rpc.monitoring.telemetry import Kind
+from herdmesh.rpc.monitoring.telemetry import PRODUCERS, Kind
 from herdmesh.topicstore.metrics import STORE_METRICS
 from herdmesh.worker.metrics.names import ABSENT
 from services.worker.tests.metrics.metrics_page import ON_THE_WORKER, PAGE, herder_rows, jmx_rows, page
@@ -95,6 +95,7 @@ def test_all_names_and_help_texts_pass_the_check_of_promtool() -> None:
     ]
     metrics += [PageMetric(name, kind.value, what) for name, (kind, what) in STORE_METRICS.items()]
     metrics.append(PageMetric(DURATION[0], "histogram", DURATION[2]))
+    metrics.append(PageMetric(PRODUCERS[0], "gauge", PRODUCERS[1]))
     names = [one.name for one in metrics]
     assert len(names) == len(set(names)) > 80
     assert problems(metrics) == []

@@ -132,6 +132,10 @@ class _Pushed(PeriodicExportingMetricReader):
         untyped._receive_metrics(_with_produced(metrics_data), timeout_millis, **kwargs)
 
 
+#: Name and description of the metric that every page has.
+PRODUCERS: Final = ("herdmesh_metrics_producers", "Parts of this process that add series of their own to the page.")
+
+
 @functools.cache
 def _meter_provider() -> MeterProvider:
     readers: list[MetricReader] = [_Page(scope_info_enabled=False)]
@@ -144,9 +148,9 @@ def _meter_provider() -> MeterProvider:
     # Without one instrument that has a value, a reader does not call the producers.
     gauge(
         provider.get_meter("herdmesh.rpc"),
-        "herdmesh_metrics_producers",
+        PRODUCERS[0],
         lambda: (_producers.count(), {}),
-        "Parts of this process that add series of their own to the page.",
+        PRODUCERS[1],
     )
     return provider
 
