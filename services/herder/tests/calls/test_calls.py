@@ -75,6 +75,16 @@ def test_an_unknown_class_lists_the_known_ones(world: World) -> None:
     )
 
 
+def test_a_misspelt_class_is_answered_with_the_meant_one_alone(world: World) -> None:
+    for name, meant in (("Testink", "TestSink"), ("org.example.TestSuorce", "org.example.TestSource")):
+        with pytest.raises(InvalidConfig) as refused:
+            world.ask(CreateConnector("a", {"connector.class": name}))
+        (violation,) = refused.value.violations
+        assert violation.message == (
+            f"Failed to find any class that implements Connector and which name matches {name}; did you mean {meant}?"
+        )
+
+
 def test_a_connector_class_that_is_a_reference_is_refused(world: World) -> None:
     with pytest.raises(InvalidConfig) as refused:
         world.ask(CreateConnector("a", {"connector.class": "${env:SINK}"}))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from herdmesh.connect.config import connector_advice
 from herdmesh.connect.error_class import ErrorClass
 from herdmesh.herder.state.memory import (
     Call,
@@ -26,7 +27,7 @@ from herdmesh.herder.state.memory import (
 from herdmesh.herder.state.model import CLASS_KEY, PLUGIN_VERSION_KEY, Validation
 from herdmesh.herder.state.model.events import CommandReplied
 from herdmesh.herder.state.workers import plugin_eligibility
-from herdmesh.herder.state.workers.plugin_catalog import plugins_text
+from herdmesh.herder.state.workers.plugin_catalog import connector_names, plugins_text
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker
 from herdmesh.session.messages import SendCommand
 from herdmesh.session.model import Properties
@@ -163,9 +164,10 @@ def _best(step: Step, stores: StoreViews, fleet: Fleet, config: Properties) -> M
     if not found and any(lease.live and lease.worker_id not in fleet.members for lease in stores.leases.values()):
         raise NoWorker(f"no worker with {class_name} is connected, but not all live workers have dialled in yet")
     if not found:
+        advice = connector_advice(class_name, connector_names(fleet))
         text = (
-            "Failed to find any class that implements Connector and which name matches "
-            f"{class_name}; {plugins_text(fleet)}"
+            f"Failed to find any class that implements Connector and which name matches {class_name}; "
+            f"{advice or plugins_text(fleet)}"
         )
         if twin := _REPLACEMENTS.get(class_name):
             text += f"; its equivalent here is {twin}"

@@ -36,6 +36,12 @@ def plugins(fleet: Fleet) -> list[Plugin]:
     return sorted(found, key=lambda plugin: (plugin.class_name, plugin.version, plugin.kind))
 
 
+def connector_names(fleet: Fleet) -> set[str]:
+    """The names of the known connectors as a config may write them: classes and aliases."""
+    known = [plugin for plugin in plugins(fleet) if plugin.is_connector]
+    return {name for plugin in known for name in (plugin.class_name, *plugin.aliases)}
+
+
 def plugins_text(fleet: Fleet) -> str:
     """The known connectors, as text for an error."""
     names = [plugin.class_name for plugin in plugins(fleet) if plugin.is_connector]
