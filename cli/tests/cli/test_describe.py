@@ -84,7 +84,7 @@ def test_a_restart_is_told_once() -> None:
         explanation="failed (RETRIABLE); restart 2 of 10 follows at 2026-11-21T17:00:05Z",
         conditions=[{"type": "RESTARTING", "message": "2 of 10, next at 2026-11-21T17:00:05Z"}],
     )
-    assert lines[1:] == ["failed (RETRIABLE); restart 2 of 10 follows at 2026-11-21T17:00:05Z", "away (retriable)"]
+    assert lines[1:] == ["away (retriable)", "failed (RETRIABLE); restart 2 of 10 follows at 2026-11-21T17:00:05Z"]
 
 
 def test_the_same_error_is_shown_once() -> None:
