@@ -29,7 +29,7 @@ def test_the_first_hour_prints_its_page(tmp_path: Path) -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("HERDMESH_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     hour = FirstHour(
-        tmp_path / "hour", {**inherited, "PATH": path, "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM)}, writes=_WRITES
+        tmp_path / "first-hour", {**inherited, "PATH": path, "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM)}, writes=_WRITES
     )
     # Not the usual ports: another mesh may take one between its choice and its use.
     services = ("config-store", "status-store", "herder", "worker-1")

@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from deploy.dist import ROOT, project_file
+from tests.support.first_hour import FirstHour
 
 VERSION = project_file(ROOT / "meta")["project"]["version"]
 WAIT_S = 120.0
@@ -59,6 +60,7 @@ class Scenario:
         self.standalone(state["bootstrap_servers"])
         self.herd("down")
         self.clean("after herd down")
+        self.first_hour()
         self.killed_supervisor()
         said = self.herd("demo")
         assert "nothing lost, nothing doubled" in said, said
@@ -112,6 +114,11 @@ class Scenario:
                 running.send_signal(end)
                 running.stdout.read()
             assert running.returncode == (0 if end is signal.SIGINT else -end), running.returncode
+
+    def first_hour(self) -> None:
+        """The commands of docs/tutorials/first-hour.md, with the outputs of the page."""
+        FirstHour(self.folder / "first-hour", os.environ).run()
+        self.clean("after the first hour")
 
     def killed_supervisor(self) -> None:
         """Its services stay alive, and `herd down` ends them."""

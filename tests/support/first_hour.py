@@ -57,6 +57,11 @@ class Step:
     """Position of the output in the page."""
 
     @property
+    def is_query(self) -> bool:
+        """Whether it changes nothing."""
+        return _QUERY.match(self.command) is not None
+
+    @property
     def exit_code(self) -> int:
         """The exit code that the output implies: 5 of a refused config, 1 of a difference and of `herd doctor`."""
         if re.search(r"^error ", self.output or "", re.MULTILINE):
@@ -76,34 +81,35 @@ class FirstHour:
     def __init__(self, folder: Path, env: Mapping[str, str], *, writes: bool = False) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        self._env = {**env, "XDG_CONFIG_HOME": str(folder.parent / "config")}  # no context of the user's
+        self.env = {**env, "XDG_CONFIG_HOME": str(folder.parent / "config")}  # no context of the user's
         self._writes = writes
 
     def run(self) -> None:
         """Run all steps. Raises AssertionError for the first one that does not print the page's output."""
         written = dict[int, str]()
         for step in steps():
-            printed = self._settled(step) if self._writes else self._compared(step)
+            printed = self._settled(step) if self._writes else self.compared(step)
             if step.output is not None:
                 written[step.at] = printed
         if self._writes:
             _rewrite(written)
 
-    def _compared(self, step: Step) -> str:
+    def compared(self, step: Step) -> str:
+        """Run a step; a query until it prints the page's output. Raises AssertionError."""
         deadline_s = time.monotonic() + WAIT_S
         while True:
             printed, code = self._printed(step)
             if _same(printed, step.output or "") and code == step.exit_code:
                 return printed
             shown = f"{step.command}exit code {code}, printed\n{printed}\nand not\n{step.output}"
-            assert _QUERY.match(step.command), shown
+            assert step.is_query, shown
             assert time.monotonic() < deadline_s, shown
             time.sleep(0.2)
 
     def _settled(self, step: Step) -> str:
         """What a query prints once that stays the same for a while; the first output of a change."""
         printed, since_s = self._printed(step)[0], time.monotonic()
-        while _QUERY.match(step.command) and time.monotonic() - since_s < _STAYS_S:
+        while step.is_query and time.monotonic() - since_s < _STAYS_S:
             time.sleep(0.25)
             again = self._printed(step)[0]
             since_s = since_s if _same(again, printed) else time.monotonic()
@@ -113,10 +119,14 @@ class FirstHour:
     def _printed(self, step: Step) -> tuple[str, int]:
         done = subprocess.run(
             ["bash", "-euc", step.command],
-            cwd=self.folder, env=self._env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, check=False,
         )  # fmt: skip
-        return renamed(done.stdout, dict(self._names())), done.returncode
+        return self.renamed(done.stdout), done.returncode
+
+    def renamed(self, output: str) -> str:
+        """The output with the page's names of the folder, the caller and the ports."""
+        return renamed(output, dict(self._names()))
 
     def _names(self) -> Iterator[tuple[str, str]]:
         yield str(self.folder), _FOLDER
