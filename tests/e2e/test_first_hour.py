@@ -24,7 +24,7 @@ _WRITES = os.environ.get("HERDMESH_WRITE_PAGES", "") == "1"
 @pytest.mark.own_broker
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600 if _WRITES else 240)
 def test_the_first_hour_prints_its_page(tmp_path: Path) -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("HERDMESH_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
