@@ -50,6 +50,17 @@ def test_up_in_an_unusable_folder_says_why(file: Path, below: str, options: tupl
     assert "Traceback" not in done.output
 
 
+@pytest.mark.parametrize("options", [(), ("--detach",)])
+def test_up_on_a_full_disk_says_so_before_anything_starts(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """The log of the supervisor could not hold the reason: "the supervisor ended early"."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / ".space").symlink_to("/dev/full")
+    done = CliRunner().invoke(app, ["up", "--data", str(tmp_path), *options], catch_exceptions=False)
+    assert done.exit_code == 1
+    assert f"{tmp_path} cannot be used as the data folder: No space left on device" in done.stderr
+    assert "on a disk with space" in done.stderr
+
+
 def test_down_in_an_unusable_folder_finds_nothing(file: Path) -> None:
     done = CliRunner().invoke(app, ["down", "--data", str(file / "below")], catch_exceptions=False)
     assert done.exit_code == 0
@@ -107,6 +118,14 @@ def test_a_lock_is_held_by_one_and_ends_with_its_process(tmp_path: Path) -> None
         process.kill()
     with FolderLock(layout), pytest.raises(StackAlreadyRunning, match=f"in use by process {os.getpid()}"):
         FolderLock(layout).take()
+    with FolderLock(layout):
+        pass
+
+
+def test_a_lock_is_taken_on_a_full_disk(tmp_path: Path) -> None:
+    """Without its pid: `herd down` could not stop anything there."""
+    layout = StackLayout(tmp_path)
+    layout.lock_file.symlink_to("/dev/full")
     with FolderLock(layout):
         pass
 

@@ -236,3 +236,21 @@ def test_an_ivy_that_cannot_resolve_is_reported_with_its_message(checkout: Path)
     )
     assert done.returncode == 1
     assert "no#such;1: not found" in done.stderr
+
+
+def test_a_cache_that_cannot_be_written_is_named(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = checkout / "file"
+    file.write_text("not a folder")
+    monkeypatch.setenv("HERDMESH_CACHE_DIR", str(file))
+    with pytest.raises(
+        JarsUnavailable, match=rf"cannot be kept: {file}/jars: Not a directory\. HERDMESH_CACHE_DIR=DIR"
+    ):
+        ensure_jars("tiny", fetch=Source(no_more))
+
+
+def test_a_full_disk_is_the_reason_and_ends_the_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("herdmesh.devstack.jars._SPACE_MIN", 1 << 60)
+    source = Source(broken_off)
+    with pytest.raises(JarsUnavailable, match=r"the disk of .* is full\. Free space"):
+        ensure_jars("tiny", fetch=source, retry_delays_s=NO_DELAYS)
+    assert source.fetches == 1

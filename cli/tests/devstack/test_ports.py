@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +57,13 @@ def test_a_port_whose_metrics_port_is_taken_is_not_chosen(monkeypatch: pytest.Mo
     with pytest.raises(DevstackError, match="10 were tried"):
         free_port()
     assert len(asked) == 20
+
+
+def test_ports_are_chosen_where_the_cache_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image with the jars in a cache that is read-only."""
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    monkeypatch.setenv("HERDMESH_CACHE_DIR", str(file))
+    reservations = ports.PortReservations()
+    assert reservations.take(free_port())
+    reservations.release()

@@ -39,6 +39,8 @@ BROKER_MB = 45
 """Size of the broker's jars, as users are told."""
 RETRY_DELAYS_S = (1.0, 3.0)
 _IVY_TIMEOUT_S = 900
+_SPACE_MIN = 16 * 1024 * 1024
+"""Bytes: with less the disk counts as the reason of a failed fetch, for no jar is larger."""
 _TICK_NS = 2_000_000_000
 _OUTPUT_TAIL_LINES = 15
 
@@ -56,9 +58,16 @@ def ensure_jars(group: str, *, fetch: Fetch | None = None, retry_delays_s: Seque
     """
     folder, sums = _pinned(group)
     if mismatches(folder, sums):
-        with _locked(folder.with_suffix(".lock")):
-            if mismatches(folder, sums):  # another process may have fetched while this one waited
-                _install(group, folder, sums, fetch or fetch_with_ivy, retry_delays_s)
+        try:
+            with _locked(folder.with_suffix(".lock")):
+                if mismatches(folder, sums):  # another process may have fetched while this one waited
+                    _install(group, folder, sums, fetch or fetch_with_ivy, retry_delays_s)
+        except OSError as error:
+            where = error.filename or folder.parent
+            raise JarsUnavailable(
+                f"The {group} jars cannot be kept: {where}: {error.strerror}. HERDMESH_CACHE_DIR=DIR names another "
+                "folder for them."
+            ) from error
     return os.pathsep.join(str(folder / name) for name in sums)
 
 
@@ -187,7 +196,13 @@ def _install(group: str, folder: Path, sums: dict[str, str], fetch: Fetch, retry
             shutil.rmtree(work)
             raise JarsUnavailable(f"these {group} jars do not match deploy/jars/{group}.sha256: {', '.join(wrong)}")
         except JarsUnavailable as error:
+            full = shutil.disk_usage(folder.parent).free < _SPACE_MIN
             shutil.rmtree(fresh, ignore_errors=True)
+            if full:
+                raise JarsUnavailable(
+                    f"The {group} jars could not be fetched: the disk of {folder.parent} is full. Free space, or name "
+                    "a folder on another disk with HERDMESH_CACHE_DIR=DIR."
+                ) from error
             if delay_s is None:
                 with contextlib.suppress(OSError):
                     work.rmdir()  # unless Ivy's cache is in it

@@ -26,6 +26,8 @@ from herdmesh.devstack.ports import PortReservations, free_port
 #: The usual ports; others are used when these are busy, and remembered. A second replica is 10 above.
 USUAL_PORTS = {"config-store": 7201, "status-store": 7202, "herder": 7203}
 WORKER_PORT_FIRST = 7204
+_SPACE_MIN = 256 * 1024
+"""Bytes of logs and state that the first seconds of a stack write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +99,17 @@ class StackLayout:
         self._inode: int | None = None
 
     def create(self) -> None:
-        """Raises `DataFolderUnusable`."""
+        """Raises `DataFolderUnusable`, also for a disk without space: the first thing that is missing then is the log
+        with the reason.
+        """
         try:
             self.logs_dir.mkdir(parents=True, exist_ok=True)
             self._inode = self.data_dir.stat().st_ino
+            probe = self.logs_dir / ".space"
+            try:
+                probe.write_bytes(bytes(_SPACE_MIN))
+            finally:
+                probe.unlink(missing_ok=True)
         except OSError as error:
             raise DataFolderUnusable(self.data_dir, error) from error
 

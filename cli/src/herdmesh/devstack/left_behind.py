@@ -14,7 +14,7 @@ import psutil
 
 from herdmesh import scratch
 from herdmesh.devstack.broker import Broker
-from herdmesh.devstack.errors import StackAlreadyRunning
+from herdmesh.devstack.errors import DataFolderUnusable, StackAlreadyRunning
 from herdmesh.devstack.layout import ProcessMark, StackLayout, StackState, role_of
 from herdmesh.devstack.process import end_tree
 from herdmesh.devstack.supervision.folder_lock import FolderLock
@@ -103,4 +103,5 @@ def _write_stopped(layout: StackLayout, state: StackState) -> None:
     state.supervisor, state.ready = None, False
     for service in state.services:
         service.state = "stopped"
-    layout.write_state(state)
+    with contextlib.suppress(DataFolderUnusable):  # a full disk: its processes are stopped all the same
+        layout.write_state(state)

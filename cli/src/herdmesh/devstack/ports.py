@@ -80,7 +80,8 @@ class PortReservations:
     """Ports that this process has chosen for servers which do not listen yet.
 
     Each is a locked file in this user's cache, so a reservation ends with its process, however that dies. The file is
-    removed with the reservation; a killed process leaves an empty file, which counts as free.
+    removed with the reservation; a killed process leaves an empty file, which counts as free. Where the cache cannot be
+    written (an image with the jars in it), nothing is reserved.
     """
 
     def __init__(self) -> None:
@@ -91,9 +92,12 @@ class PortReservations:
         """Reserve the port; False when another process, or another stack of this one, has it."""
         if port in self._held:
             return True
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._path(port)
-        lock = path.open("wb")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = path.open("wb")
+        except OSError:
+            return True
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Its owner released and removed it between the open and the lock: another process may hold a new file.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ GROUP_DEFAULT = "connect-cluster"
 BROKER_PORT = 9092
 _PROBE_INTERVAL_S = 0.1
 _FOLDER_INTERVAL_S = 1.0
+_SPACE_MIN = 64 * 1024
+"""Bytes: with less a disk counts as full."""
 
 
 class ServiceNotReady(DevstackError):
@@ -254,11 +257,12 @@ class Stack:
         return True
 
     async def _all_serving(self, names: Sequence[str]) -> None:
-        """Wait until all of them serve. Raises `ServiceNotReady` when a store reports a condition that an operator has
-        to fix first: waiting longer would not help.
+        """Wait until all of them serve. Raises `ServiceNotReady` when the disk is full, or a store reports a condition
+        that an operator has to fix first: waiting longer would not help.
         """
         serving = asyncio.gather(*(self.wait_serving(name) for name in names))
         mending = [asyncio.create_task(self._until_to_be_mended(name)) for name in names if role_of(name) in STORES]
+        mending.append(asyncio.create_task(self._until_disk_is_full()))
         try:
             await asyncio.wait([serving, *mending], return_when=asyncio.FIRST_COMPLETED)
             for one in mending:
@@ -278,6 +282,17 @@ class Stack:
                 if trouble is not None and trouble.lasting:
                     return f"{name}: {trouble.condition}: {trouble.message}"
                 await asyncio.sleep(_PROBE_INTERVAL_S)
+
+    async def _until_disk_is_full(self) -> str:
+        """Wait until nothing can be written into the data folder; returns the message."""
+        while True:
+            with contextlib.suppress(OSError):
+                if shutil.disk_usage(self.layout.data_dir).free < _SPACE_MIN:
+                    return (
+                        f"the disk of {self.layout.data_dir} is full, and Kafka cannot write. Free space, or name a "
+                        "folder on another disk with --data DIR"
+                    )
+            await asyncio.sleep(_FOLDER_INTERVAL_S)
 
     def addresses(self, role: str) -> Sequence[str]:
         """host:port of each service of a role, in order of their names."""

@@ -6,6 +6,7 @@ however it ends; no process that the holder starts inherits it.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from types import TracebackType
@@ -30,16 +31,17 @@ class FolderLock:
             raise DataFolderUnusable(self._layout.data_dir, error) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
         except BlockingIOError:
             pid = _pid_in(file)
             file.close()
             raise StackAlreadyRunning(self._layout.data_dir, pid) from None
-        except OSError as error:
-            _close(file)
+        except OSError as error:  # a file system without locks
+            file.close()
             raise DataFolderUnusable(self._layout.data_dir, error) from error
+        # On a full disk the lock has no pid: `herd down` works all the same.
+        with contextlib.suppress(OSError):
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), f"{os.getpid()}\n".encode())
         self._file = file
 
     def release(self) -> None:
@@ -62,11 +64,3 @@ def _pid_in(file: IO[str]) -> int | None:
     file.seek(0)
     text = file.read().strip()
     return int(text) if text.isdecimal() else None
-
-
-def _close(file: IO[str]) -> None:
-    """Close it, although its text cannot be written (a full disk)."""
-    try:
-        file.close()
-    except OSError:
-        pass  # the descriptor is closed all the same
