@@ -32,7 +32,7 @@ from tests.support.java_connect import CONNECT_JARS, JavaConnect, RestError
 SESSION_MS = 6_000
 #: The JVM options of an operator.
 JAVA_JVM = ("-Xms256M", "-Xmx2G", "-XX:+UseG1GC")
-_WAIT_S = 300.0
+_WAIT_S = 900.0
 _COMPILE = """
 import compileall, site, herdmesh
 for folder in [*herdmesh.__path__, *site.getsitepackages()]:

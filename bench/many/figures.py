@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench.herder.figures import sink
 from bench.many.clusters import Configs, Many
@@ -53,24 +54,23 @@ async def ask(many: Many, folder: Path, size: int, idle_s: float, say: Callable[
     async def running(above: Mapping[str, int]) -> None:
         await many.until_running(names, above)
 
-    say(f"{many.side.name}, {size} connectors: create")
-    answers.steps[CREATE] = await _step(many, many.apply, first, lambda: running({}))
-    say(f"{many.side.name}, {size} connectors: idle")
+    async def take(name: str, *step: Any) -> None:
+        took = answers.steps[name] = await _step(many, *step)
+        effect = "" if took.effect_s is None else f", {took.effect_s:.1f} s until its whole effect"
+        say(f"{many.side.name}, {size} connectors, {name}: {took.call_s:.2f} s{effect}")
+
+    await take(CREATE, many.apply, first, lambda: running({}))
     await asyncio.sleep(idle_s)  # the runs end, and what was compiled or collected because of them
     before = cpu_s(many.side.control_plane()), cpu_s(many.side.everything())
     await asyncio.sleep(idle_s)
     answers.idle_cores = (cpu_s(many.side.control_plane()) - before[0]) / idle_s
     answers.idle_all_cores = (cpu_s(many.side.everything()) - before[1]) / idle_s
     answers.memory_mb = many.memory_mb()
-    say(f"{many.side.name}, {size} connectors: apply unchanged")
-    answers.steps[UNCHANGED] = await _step(many, many.apply, first, None)
-    say(f"{many.side.name}, {size} connectors: one key changed")
+    await take(UNCHANGED, many.apply, first, None)
     generations = many.generations()
-    shown = (lambda: running(generations)) if generations else None
-    answers.steps[CHANGED] = await _step(many, many.apply, second, shown)
+    await take(CHANGED, many.apply, second, (lambda: running(generations)) if generations else None)
     await running({})
-    say(f"{many.side.name}, {size} connectors: delete")
-    answers.steps[DELETE] = await _step(many, many.delete, second, lambda: many.until_gone(names))
+    await take(DELETE, many.delete, second, lambda: many.until_gone(names))
     return answers
 
 
