@@ -112,6 +112,34 @@ def test_rows_after_a_table_have_its_columns() -> None:
     assert header.index("STATE") == line.index("RUNNING") == 23
 
 
+def test_a_story_of_a_followed_table_has_the_room_of_a_long_one() -> None:
+    columns = (*_COLUMNS[:-1], ScreenColumn("ATTENTION", Fit.CUT, is_story=True))
+    for width, lines in ((50, ["o     sink  FAILED     2", "  disk full /var/lib/x"]), (90, None)):
+        first = ScreenTable(None, columns, [("name", "sink", "RUNNING", "1", "")])
+        first.is_followed = True
+        printed(first, width)
+        later = ScreenTable(None, columns, [("o", "sink", "FAILED", "2", "disk full /var/lib/x")])
+        later.continue_after(first)
+        assert printed(later, width) == (lines or ["o     sink  FAILED     2  disk full /var/lib/x"])
+
+
+@pytest.mark.parametrize("width", range(20, 130, 10))
+def test_a_story_is_whole_below_its_row_or_has_a_third_of_the_terminal_beside_it(width: int) -> None:
+    columns = (*_COLUMNS[:-1], ScreenColumn("WHY", Fit.FOLD, is_story=True))
+    rows = [
+        ("orders-eu-central-1", "sink", "RUNNING", "1,234,567", "the disk is full " * 6),
+        ("b", "sink", "PAUSED", "1", ""),
+    ]
+    header, *lines = printed(ScreenTable(None, columns, rows), width)
+    text = " ".join(" ".join(lines).split())
+    assert text.count("full") == 6, "folded, never cut"
+    if "WHY" in header:
+        assert width - header.index("WHY") >= min(32, width // 3)
+    else:
+        assert lines[1].startswith("  the disk")
+    assert all(cell_len(line) <= width for line in (header, *lines))
+
+
 def test_markup_and_emoji_codes_in_texts_stay_as_they_are() -> None:
     rows = [(escape("[conn|0] :smile:"), "sink", "RUNNING", "1", escape("line\nnext\x1b[31m"))]
     assert printed(ScreenTable(None, _COLUMNS, rows), 80)[1].split("  ")[0] == "[conn|0] :smile:"

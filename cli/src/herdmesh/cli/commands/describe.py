@@ -244,8 +244,8 @@ def print_connector(found: views.Json, diagnosis: Diagnosis, *, verbose: bool = 
         out.print(table("\ntasks", (*TASK_COLUMNS, "GENERATION", "AGE"), rows))
     for tasks in _grouped(found["tasks"]):
         out.print()
-        if len(tasks) == 1:
-            stories.print(f"task {tasks[0]['id']}", tasks[0])
+        if len(tasks) == 1 or _trouble_of(tasks[0]):
+            stories.print(_title(tasks), tasks[0])
         else:
             out.print_sentence(_group_line(tasks))
     _print_offsets(found["tasks"])
@@ -258,25 +258,45 @@ def print_connector(found: views.Json, diagnosis: Diagnosis, *, verbose: bool = 
 
 
 def _grouped(tasks: Sequence[views.Json]) -> list[list[views.Json]]:
-    """The tasks that have a story, those with a problem first and each alone; the others by worker and by the reason
-    why it has them, which of a connector of 500 tasks are few.
+    """The tasks that have a story: those with a problem first, by problem, then the others by worker and by the reason
+    why it has them. The groups of a connector of 500 tasks are few.
     """
-    troubled = [[task] for task in tasks if any(key in task for key in _TROUBLES)]
-    placed: dict[tuple[str, str, str], list[views.Json]] = {}
+    groups: dict[tuple[str, ...], list[views.Json]] = {}
     for task in tasks:
-        if "placed_because" in task and not any(key in task for key in _TROUBLES):
-            key = (task["state"], task["worker_id"], task["placed_because"])
-            placed.setdefault(key, []).append(task)
-    return [*troubled, *placed.values()]
+        if trouble := _trouble_of(task):
+            groups.setdefault((task["state"], *trouble), []).append(task)
+    for task in tasks:
+        if "placed_because" in task and not _trouble_of(task):
+            groups.setdefault((task["state"], task["worker_id"], task["placed_because"]), []).append(task)
+    return [*groups.values()]
+
+
+def _trouble_of(task: views.Json) -> tuple[str, ...]:
+    """Equal for tasks with the same problem; empty for a task without one. A wait's text has its tries, which differ;
+    its target and reason do not.
+    """
+    if not any(key in task for key in _TROUBLES):
+        return ()
+    waits = [
+        (one["wait"]["waits_for"], one["wait"]["message"] or "") for one in task.get("conditions", ()) if "wait" in one
+    ]
+    if waits:
+        return ("waits", *waits[0])
+    return ("error", task["error"]) if task.get("error") else ("", task["worker_id"] or "", task.get("explanation", ""))
+
+
+def _title(tasks: Sequence[views.Json]) -> str:
+    """`task 3`, `tasks 0, 1, 2`; the story is that of the first one."""
+    more = f" and {len(tasks) - _NUMBERS_MAX} others" if len(tasks) > _NUMBERS_MAX else ""
+    numbers = ", ".join(str(task["id"]) for task in tasks[:_NUMBERS_MAX])
+    return f"task {numbers}" if len(tasks) == 1 else f"tasks {numbers}{more}"
 
 
 def _group_line(tasks: Sequence[views.Json]) -> str:
     """The line about tasks that run as wanted; the table above has the age of each."""
-    more = f" and {len(tasks) - _NUMBERS_MAX} others" if len(tasks) > _NUMBERS_MAX else ""
-    numbers = ", ".join(str(task["id"]) for task in tasks[:_NUMBERS_MAX])
     one = tasks[0]
     where = f"{colored(one['state'])} on {escape(one['worker_id'])}"
-    return f"[bold]tasks {numbers}{more}[/] {where}, because {escape(one['placed_because'])}"
+    return f"[bold]{_title(tasks)}[/] {where}, because {escape(one['placed_because'])}"
 
 
 def _print_task(found: views.Json, *, verbose: bool) -> None:

@@ -16,7 +16,7 @@ from rich.markup import escape
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.cli.display import listing, views
-from herdmesh.cli.display.output import Format, colored, out, print_line, table
+from herdmesh.cli.display.output import Format, colored, out, print_line
 from herdmesh.cli.display.tables import ScreenTable
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.mesh.client import HerderClient
@@ -38,6 +38,7 @@ class RowPrinter:
         self._kind = kind
         self.columns = columns
         self._first = first
+        first.is_followed = True
         states = [at for at, name in enumerate(columns) if name not in _COUNTERS]
         self._compared = states if len(states) > 1 else range(len(columns))
         self._last: dict[str, list[str]] = {}
@@ -58,7 +59,7 @@ class RowPrinter:
         if self._output.is_document:
             print_line(self._output, document, kind=self._kind)
         else:
-            made = table(None, self.columns, [row])
+            made = ScreenTable(None, self._first.columns, [row])
             made.continue_after(self._first)
             out.print(made)
 

@@ -90,6 +90,8 @@ class ScreenTable:
         self.columns = tuple(columns)
         self.rows = rows
         self._layout: _Layout | None = None
+        self.is_followed = False
+        """True = later tables continue it, so its story gets the room of a long one, however short it is now."""
         self._has_header = True
 
     def continue_after(self, earlier: ScreenTable) -> None:
@@ -120,8 +122,10 @@ class ScreenTable:
     def _fitted(self, natural: Sequence[int], width: int) -> _Layout:
         """The columns that are shown, and their widths."""
         every = list(range(len(natural)))
-        floors = [self._floor(at, natural[at], width) for at in every]
         story = next((at for at in every[1:] if self.columns[at].is_story), None)
+        if story is not None and self.is_followed:
+            natural = [width if at == story else wide for at, wide in enumerate(natural)]
+        floors = [self._floor(at, natural[at], width) for at in every]
         shown = self._left_in(every, floors, width, minor_only=story is not None)
         if story is not None and _total(floors, shown) > width:
             shown = self._left_in([at for at in every if at != story], floors, width, minor_only=False)

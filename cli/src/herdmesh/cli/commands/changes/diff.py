@@ -87,10 +87,10 @@ def _kind(key: str, old: views.Json, new: views.Json) -> str:
 
 def _print(found: views.Json) -> None:
     if found["result"] == "unchanged":
-        out.print(f"connector [bold]{escape(found['name'])}[/]: no difference")
+        out.print_sentence(f"connector [bold]{escape(found['name'])}[/]: no difference")
         return
     title = "would be created" if found["result"] == "created" else "would be updated"
-    out.print(f"connector [bold]{escape(found['name'])}[/] {title}")
+    out.print_sentence(f"connector [bold]{escape(found['name'])}[/] {title}")
     for one in found["changes"]:
         hidden = " (a secret that differs)" if one["secret"] and one["change"] == "changed" else ""
         if "old" in one:
