@@ -37,7 +37,8 @@ def test_the_pages_have_configs() -> None:
 @pytest.mark.parametrize("block", CONFIGS, ids=str)
 def test_a_config_of_a_page_is_valid(block: Block, registry: PluginRegistry) -> None:
     given = cast("dict[str, Any]", json.loads(block.text))
-    config = {"name": "shown", **given.get("config", given)}
+    assert given.get("name"), "`herd apply -f` refuses a config without a name"
+    config = {"name": given["name"], **given.get("config", given)}
     # references to secrets are resolved where the connector runs: here they are plain values
     plain = {key: re.sub(r"\$\{\w+:[^}]*\}", "x", str(value)) for key, value in config.items()}
     worker = WorkerSettings().worker_config()

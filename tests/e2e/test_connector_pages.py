@@ -139,7 +139,7 @@ async def test_the_postgres_source_page_runs_as_printed(
     for topic in ("orders", "payments"):
         mesh.create_topic(f"{name}-{topic}", 1)
     config = json.loads(page.config)
-    del config["connection.user"], config["connection.password"]
+    del config["connection.user"], config["connection.password"], config["name"]
     config |= {"connection.url": tmp_database, "topic.prefix": f"{name}-", "poll.interval.ms": "100"}
     config["key.converter"] = "org.apache.kafka.connect.json.JsonConverter"
     page.write(f"{name}.json", {"name": name, "config": config})
@@ -248,7 +248,7 @@ async def test_changes(mesh: Mesh, tmp_path: Path, tmp_database: str, tmp_topic:
         "slot.drop.on.stop": "true",
         "decimal.handling.mode": "string",
     }
-    del config["database.password"]
+    del config["database.password"], config["name"]
     (tmp_path / "shop.json").write_text(json.dumps({"name": name, "config": config}))
     with psycopg.connect(tmp_database, autocommit=True) as connection:
         connection.execute(before.encode())

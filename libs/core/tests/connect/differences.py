@@ -114,15 +114,30 @@ def page() -> str:
         "",
         f"Of {count:,} vectors of converters and transformations recorded from Kafka Connect 4.3.1,",
         f"{count - sum(map(len, found)):,} are met exactly and {sum(map(len, found))} as listed here. None is skipped.",
+        "",
+        "This is the exact list. To move a cluster, read [Migrate from Kafka",
+        "Connect](../how-to/migrate-from-kafka-connect.md) first.",
+        "",
+        *_UNSEEN,
+        "",
+        "## Recorded results that differ",
     ]
     for kind, ids in zip(KINDS, found, strict=True):
         lines += _section(kind.title, kind.why, ids)
-    lines += [*_mirror(), *_validation(), "", *_UNSEEN, ""]
+    lines += [*_mirror(), *_validation(), ""]
     return "\n".join(lines)
 
 
 def _section(title: str, why: str, ids: list[str]) -> list[str]:
-    return ["", f"## {title}", "", f"Why: {why}.", "", *(f"- `{one}`" for one in sorted(ids))]
+    listed = ", ".join(f"`{one}`" for one in sorted(ids))
+    return [
+        "",
+        f"### {title}",
+        "",
+        f"Why: {why}.",
+        "",
+        f"{len(ids)} recorded {'result' if len(ids) == 1 else 'results'}: {listed}",
+    ]
 
 
 def _mirror() -> list[str]:

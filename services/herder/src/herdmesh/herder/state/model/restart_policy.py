@@ -15,11 +15,11 @@ The rule:
 - Budget: at most attempts_max restarts within any window_ms. It counts restarts, whether the unit ran well in between
   or not. Once it is spent the unit stays FAILED until an operator acts, also after the window: a unit that fails so
   often needs an operator. A restart after UNREACHABLE is not counted: no restart makes the outage better or worse, and
-  once it is over no operator is needed. Its attempts are counted in a row of their own,
-  which ends when the unit was RUNNING for OUTAGE_OVER_MS or failed for another reason; their wait is at most
-  OUTAGE_BACKOFF_MAX_MS: a second outage within minutes is another one, and a unit that failed for other reasons waits
-  no longer for it. A unit that failed before this leader knew it is restarted at once: a leader is granted its epoch by
-  a write to the cluster, so that the outage is over. If the leader changes meanwhile, one such restart may be counted.
+  once it is over no operator is needed. Its attempts are counted apart from the others, from 1 again once the unit was
+  RUNNING for OUTAGE_OVER_MS or failed for another reason; their wait is at most OUTAGE_BACKOFF_MAX_MS: a second outage
+  within minutes is another one, and a unit that failed for other reasons waits no longer for it. A unit that failed
+  before this leader knew it is restarted at once: a leader is granted its epoch by a write to the cluster, so that the
+  outage is over. If the leader changes meanwhile, one such restart may be counted.
 - A new history begins with a requested restart, a changed config, stop and resume. Not counted: the death, leave or
   drain of a worker, a move, a pause, another leader. While its connector is paused a unit waits.
 - Another leader knows the attempts that statuses record, also those recorded late. One case is not counted: a restart
