@@ -25,7 +25,8 @@ _WRITTEN = "`python -m website --pages` writes this page from the code; a test c
 #: The meaning of each exit code for a script, whatever the reason.
 EXIT_MEANINGS = {
     0: "done",
-    1: "internal error: a bug",
+    1: "`diff`: a difference; `doctor`: an error was found; `transform`, `consume`: a record failed; else an internal "
+    "error: a bug",
     EXIT_USAGE: "wrong usage of the command line",
     3: "not found",
     4: "exists already, or somebody changed it meanwhile",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
+import sys
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,6 +67,9 @@ class _Herder(herder_grpc.ConnectorServiceServicer):
             task.status.state = common.RUN_STATE_RUNNING
             task.progress.records_per_second = 100.0
         self.connector = connector_pb2.Connector(name="orders", tasks=tasks)
+        self.connector.config.entries["topics"].text = "clicks"
+        self.connector.config.entries["value.converter"].text = "org.apache.kafka.connect.json.JsonConverter"
+        self.connector.config.entries["value.converter.schemas.enable"].text = "false"
 
     async def GetConnector(self, request: Any, context: Any) -> herder_pb.GetConnectorResponse:
         return herder_pb.GetConnectorResponse(connector=self.connector)
@@ -283,6 +288,30 @@ async def test_top_shows_use_by_worker_and_by_connector() -> None:
     assert 0 < found["connectors"][0]["cpu"] < found["workers"][0]["cpu"] + 1e-9
     assert "w2" in found["silent"]
     assert (found["attention"]["connectors"], found["attention"]["tasks"]) == (1, {"RUNNING": 2})
+
+
+async def test_top_is_printed_again_and_again_in_a_pipe() -> None:
+    async with serving(worker()) as herder:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "herdmesh.cli", "top", "-f", "--interval", "0.2", "--herder", herder),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        seen = 0
+        while seen < 3:
+            line = await process.stdout.readline()
+            assert line, "it ended"
+            seen += line.startswith(b"WORKER")
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+        assert process.returncode == 130
+
+
+async def test_the_chain_of_a_connector_of_the_mesh_is_tried() -> None:
+    async with serving() as herder:
+        line = ["transform", "--as-connector", "orders", "--herder", herder, "-o", "jsonpath={.topic} {.value.id}"]
+        done = await asyncio.to_thread(CliRunner().invoke, app, line, input='{"id": 7}\n')
+    assert (done.exit_code, done.stdout) == (0, "clicks 7\n"), done.output
 
 
 def _status(cpu_ms: int, *runs: tuple[int, int, int]) -> dict[str, Any]:

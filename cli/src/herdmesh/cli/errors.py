@@ -3,7 +3,8 @@
 Owns the tables from reason to exit code and to next step. The service decides the reason. Invariant: every reason of
 the contract has exactly one exit code and one next step, so scripts need no text and operators no search.
 
-    0 done | 1 internal error | 2 wrong usage | 3 not found | 4 exists or changed meanwhile | 5 invalid config
+    0 done | 1 a difference, a finding or a failed record; else an internal error | 2 wrong usage | 3 not found
+    4 exists or changed meanwhile | 5 invalid config
     6 nobody there to do it (retry) | 7 timed out | 8 not built yet | 9 data loss | 10 overloaded | 11 wrong state
 """
 
