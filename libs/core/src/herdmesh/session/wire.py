@@ -151,8 +151,14 @@ def counts_to(counts: TaskCounts) -> task_pb2.TaskCounts | None:
     )
 
 
-def counts_from(message: task_pb2.TaskCounts | task_pb2.TaskProgress) -> TaskCounts:
+def counts_from(message: task_pb2.TaskCounts) -> TaskCounts:
     """The counts of a message; all 0 for an empty one."""
+    errors = errors_from(message.errors) if message.HasField("errors") else NO_ERRORS
+    return TaskCounts(message.records_in, message.records_out, message.records_dropped, errors)
+
+
+def progress_counts_from(message: task_pb2.TaskProgress) -> TaskCounts:
+    """The counts in a task's progress."""
     errors = errors_from(message.errors) if message.HasField("errors") else NO_ERRORS
     return TaskCounts(message.records_in, message.records_out, message.records_dropped, errors)
 

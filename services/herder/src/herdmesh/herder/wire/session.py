@@ -85,7 +85,7 @@ def progress(message: task_pb2.TaskProgress) -> TaskProgress:
         wire=message,
         records_rate=_rate_use(message.records_rate) if message.HasField("records_rate") else None,
         bytes_rate=_rate_use(message.bytes_rate) if message.HasField("bytes_rate") else None,
-        counts=session_wire.counts_from(message),
+        counts=session_wire.progress_counts_from(message),
     )
 
 
