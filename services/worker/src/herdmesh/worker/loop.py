@@ -27,6 +27,8 @@ from herdmesh.worker.state.reconfigurations import LIMITED
 from herdmesh.worker.state.task import Task
 
 _QUEUE_MAX: Final = 10_000
+_UNTIMED_MAX: Final = 100
+"""Events in a row that are handled before a look at what is due."""
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -51,6 +53,7 @@ class WorkerLoop:
         self._state = state
         self._metrics = metrics
         self._queue: asyncio.Queue[events.Event] = asyncio.Queue(_QUEUE_MAX)
+        self._untimed = 0
         self._drained = asyncio.Event()
 
     async def emit(self, event: events.Event) -> None:
@@ -61,13 +64,7 @@ class WorkerLoop:
         """Handle events until the state emits Exit; returns the exit code."""
         clock = asyncio.get_running_loop().time
         while True:
-            deadline = self._state.next_deadline()
-            event: events.Event
-            try:
-                async with asyncio.timeout_at(deadline):
-                    event = await self._queue.get()
-            except TimeoutError:
-                event = events.Tick()
+            event = await self._next()
             out = self._state.handle(event, clock())
             if self._metrics is not None:
                 self._metrics.passed(event, out, self._state, clock())
@@ -75,6 +72,21 @@ class WorkerLoop:
                 if isinstance(instruction, instructions.Exit):
                     return instruction.code
                 self._carry_out(instruction, effects)
+
+    async def _next(self) -> events.Event:
+        """The next event: a Tick when something is due. Deadlines are looked for only where the queue is empty, and
+        after `_UNTIMED_MAX` events: finding them takes a look at every task.
+        """
+        if not self._queue.empty() and self._untimed < _UNTIMED_MAX:
+            self._untimed += 1
+            return self._queue.get_nowait()
+        self._untimed = 0
+        try:
+            async with asyncio.timeout_at(self._state.next_deadline()):
+                await asyncio.sleep(0)  # others of the event loop get their turn
+                return await self._queue.get()
+        except TimeoutError:
+            return events.Tick()
 
     # --- queries; the event loop is single-threaded, so they never run in the middle of an event
 
