@@ -51,6 +51,8 @@ def refused(option: str | None = None) -> str:
     with pytest.raises(CommandError) as error:
         guard(option)(CHANGE)
     assert (error.value.reason, error.value.exit_code) == ("MESH_NOT_NAMED", 2)
+    here = find_target(option).source != "context"
+    assert error.value.next_step.startswith("`herd up --detach` starts one here." if here else "Name it:")
     return error.value.message
 
 

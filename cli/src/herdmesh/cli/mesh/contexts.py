@@ -296,7 +296,8 @@ def refuse_guess(target: MeshTarget, service: str = "herder") -> None:
         if running and here != target.address:
             why = f"the {kind} of this folder is {here}, and the current context is {target.text()}"
     if why:
-        raise CommandError("MESH_NOT_NAMED", f"nothing was changed: {why}", _NAME_IT[service], EXIT_USAGE)
+        start = "" if running else "`herd up --detach` starts one here. "
+        raise CommandError("MESH_NOT_NAMED", f"nothing was changed: {why}", start + _NAME_IT[service], EXIT_USAGE)
 
 
 def _runs(state: StackState, service: str) -> bool:
