@@ -206,6 +206,9 @@ class Connector:
 
     name: str
     entry: ConnectorEntry | None = None
+    #: classes and versions that a config names, found once for each config (`plugin_eligibility.needs_of`).
+    needs: tuple[tuple[str, str], ...] = ()
+    needs_config: Properties | None = None
     units: dict[int | None, Unit] = field(default_factory=dict[int | None, Unit])
     generate: Generate = Generate.NO
     #: task configs that the connector returned and that are not committed.

@@ -208,7 +208,7 @@ def rounds(memory: HerderMemory, workers: list[str], without: str = "") -> tuple
         entry = connector.stored
         if entry is None or connector.name == without:
             continue
-        needs = plugin_eligibility.needs(entry)
+        needs = plugin_eligibility.needs_of(connector, entry)
         if needs not in able:
             able[needs] = frozenset(worker for worker in workers if lifecycle.able(memory.fleet, entry, worker))
         workers_able = able[needs]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from herdmesh.herder.state.memory import (
+    Connector,
     Fleet,
     Member,
     has,
@@ -27,6 +28,15 @@ def needs(entry: ConnectorEntry) -> tuple[Named, ...]:
     """The connector's class, then the other plugins of its config. A worker that can run one entry can run all with
     the same needs."""
     return (entry.plugin, *steps(entry.config))
+
+
+def needs_of(connector: Connector, entry: ConnectorEntry) -> tuple[Named, ...]:
+    """The needs of a connector's entry, which are remembered while its config is the same object: each placement needs
+    those of all connectors.
+    """
+    if connector.needs_config is not entry.config:
+        connector.needs, connector.needs_config = needs(entry), entry.config
+    return connector.needs
 
 
 def steps(config: Properties) -> Iterator[Named]:
