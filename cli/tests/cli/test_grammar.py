@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -122,6 +123,15 @@ def test_every_help_has_an_example_and_no_type_of_python(path: tuple[str, ...]) 
         assert f"$ herd {' '.join(path[:1])}" in done.stdout, f"herd {' '.join(path)} has no example in its help"
         for word in ("<bool>", "<str>", "<int>", "<float>", "<list", "<file>", "<path>", "<format>", "<none", "<json"):
             assert word not in done.stdout
+
+
+def test_the_help_of_herd_has_every_command_in_a_section() -> None:
+    shown = run("-h").stdout
+    assert "<bool>" not in shown
+    titles = re.findall(r"─ (\w[\w, ]+) ─", shown)
+    assert titles[:2] == ["Options", "Begin"]
+    assert "Commands" not in titles
+    assert all(re.search(rf"^│ {name} ", shown, re.MULTILINE) for name in ROOT.commands)
 
 
 @pytest.mark.parametrize(

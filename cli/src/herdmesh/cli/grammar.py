@@ -14,6 +14,7 @@ Does not parse values. Invariant: words that are in declared form already are no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -50,6 +51,19 @@ _OF_NOUNS: Final = frozenset({"get", "describe", "drain", "undrain", "logs"})
 _OF_CONNECTORS: Final = frozenset({"dlq", "offsets"})
 
 
+#: Sections of `herd -h`, and their commands.
+_SECTIONS: Final = {
+    "Begin": ("up", "down", "run", "demo", "example", "paths", "version", "help"),
+    "Look": ("get", "describe", "watch", "doctor", "logs", "events", "top", "history"),
+    "Change connectors": ("apply", "create", "patch", "edit", "restore", "delete"),
+    "Check before a change": ("validate", "plan", "diff", "transform"),
+    "Run and stop": ("pause", "resume", "stop", "restart", "drain", "undrain", "set-logger"),
+    "Topics, records, offsets": ("topics", "produce", "consume", "dlq", "offsets"),
+    "Set up": ("context", "plugin"),
+}
+#: A line's end within a sentence: rich would print it.
+_IN_SENTENCE: Final = re.compile(r"(?<!\n)\n(?=[\w`])")
+_SECTION_OF: Final = {name: section for section, names in _SECTIONS.items() for name in names}
 #: Options that may stand alone, with the value that they then have; another value needs the equals sign.
 _ALONE: Final = {"--wait": "--wait=ready", "--dry-run": "--dry-run=server"}
 
@@ -59,6 +73,7 @@ class HerdCommand(TyperCommand):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.help = _IN_SENTENCE.sub(" ", self.help or "")
         _name_values(self.params)
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -89,6 +104,10 @@ class HerdGroup(TyperGroup):
 class HerdRoot(HerdGroup):
     """`herd` itself: all words of a command line pass through here first."""
 
+    def get_params(self, ctx: Any) -> Any:
+        _name_values(self.params)  # typer adds the options of completion once the group is made
+        return super().get_params(ctx)
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, canonical(self, args))
 
@@ -101,9 +120,13 @@ def prepare(app: typer.Typer, path: tuple[str, ...] = ()) -> None:
         name = command.name or command.callback.__name__.replace("_", "-")
         command.cls = HerdCommand
         command.epilog = _with_examples(command.epilog, (*path, name))
+        if not path:
+            command.rich_help_panel = _SECTION_OF[name]
     for group in app.registered_groups:
         assert group.typer_instance is not None
         group.cls = HerdGroup
+        if not path:
+            group.rich_help_panel = _SECTION_OF[str(group.name)]
         prepare(group.typer_instance, (*path, str(group.name)))
 
 
