@@ -1,4 +1,4 @@
-"""Tests of the demo's folder: emptied only if it is a demo's, removed afterwards or described."""
+"""Tests of the demo: its folder is emptied only if it is a demo's, removed afterwards or described; its document."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from herdmesh.cli.demo import folder
+from herdmesh.cli.demo.show import Outcome
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.layout import StackLayout, StackState
 
@@ -50,3 +51,11 @@ def test_kept_files_are_named_with_the_command_that_uses_them(tmp_path: Path, mo
     assert lines[0] == "Parquet  .herd/demo/flights.parquet"
     assert "herd up --data .herd/demo/stack" in lines[2]
     assert next(iter(folder.kept(Path("/elsewhere")))) == "Parquet  /elsewhere/flights.parquet"
+
+
+def test_the_document_of_a_demo_says_whether_every_record_is_there_once() -> None:
+    exact = Outcome(loaded=10, rows=10, distinct_ids=10, take_over_s=2.34567, sink_s=4.0)
+    assert exact.document() == {
+        "result": "exact", "loaded": 10, "rows": 10, "distinct_ids": 10, "take_over_s": 2.346, "records_per_second": 2,
+    }  # fmt: skip
+    assert Outcome(loaded=10, rows=11, distinct_ids=10).document()["result"] == "different"
