@@ -154,8 +154,10 @@ class _Sending(Generic[Item, Result]):
         left: dict[int, None] = dict.fromkeys(numbers)
         failed: CommandError | None = None
 
+        over = asyncio.Event()
+
         def parts() -> AsyncIterator[batch_pb.ChangeConnectorsRequest]:
-            return self._parts(numbers, interrupt)
+            return self._parts(numbers, interrupt, over)
 
         try:
             response: batch_pb.ChangeConnectorsResponse
@@ -168,16 +170,28 @@ class _Sending(Generic[Item, Result]):
                     left.pop(number, None)
         except CommandError as error:
             failed = error
+        finally:
+            over.set()
+        await asyncio.sleep(0)  # gRPC's reader of the parts ends with them, and would else be destroyed in the middle
         return list(left), failed
 
-    async def _parts(self, numbers: list[int], interrupt: Interrupt) -> AsyncIterator[batch_pb.ChangeConnectorsRequest]:
+    async def _parts(
+        self, numbers: list[int], interrupt: Interrupt, over: asyncio.Event
+    ) -> AsyncIterator[batch_pb.ChangeConnectorsRequest]:
+        """The messages of one round, which end when its responses have ended (`over`)."""
         for first in range(0, len(numbers), _PART):
             part = [_wrapped(self._changes[number]) for number in numbers[first : first + _PART]]
             yield batch_pb.ChangeConnectorsRequest(changes=batch_pb.ConnectorChanges(changes=part))
         begin = batch_pb.BeginChanges(keep_going=self._batch.keep_going, validate_only=self._only_checks)
         yield batch_pb.ChangeConnectorsRequest(begin=begin)
-        await interrupt.first.wait()
-        yield batch_pb.ChangeConnectorsRequest(stop=batch_pb.StopChanges())
+        waits = [asyncio.ensure_future(event.wait()) for event in (interrupt.first, over)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+        if not over.is_set():
+            yield batch_pb.ChangeConnectorsRequest(stop=batch_pb.StopChanges())
 
     def _note(self, number: int, response: batch_pb.ChangeConnectorsResponse) -> CommandError | None:
         """Take the outcome of a change. Returns an error after which it is to be sent again."""
