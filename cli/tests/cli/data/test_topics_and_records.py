@@ -160,7 +160,7 @@ def test_a_record_that_is_not_confirmed_is_counted_and_ends_with_an_error(herd: 
     name = tmp_topic()
     herd("topics", "create", name, "--config", "max.message.bytes=1000")
     big = json.dumps({"value": os.urandom(4_000).hex()}).encode()
-    assert "not be made a record" in herd("produce", name, given=b'{"value": "ok"}\nno object\n', code=5).stderr
+    assert "no record could be made" in herd("produce", name, given=b'{"value": "ok"}\nno object\n', code=5).stderr
     failed = herd("produce", name, given=b'{"value": "ok"}\n' + big, code=9)
     assert "  line 2: " in failed.stderr
     assert "Message size too large" in failed.stderr
