@@ -12,11 +12,12 @@ import pytest
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
+from herdmesh.cli.__main__ import main
 from herdmesh.cli.batch.sending import BatchOutcomes, ChangeBatch, send
 from herdmesh.cli.display.output import OutputConsole
 from herdmesh.cli.display.progress import ProgressLine
 from herdmesh.cli.errors import CommandError, from_reason
-from herdmesh.rpc import properties
+from herdmesh.rpc import gc_at_import, properties
 from tests.support.batch_herder import BatchHerder
 
 NAMES: tuple[str, ...] = ("a", "b", "c")
@@ -60,7 +61,7 @@ async def _send(herder: Herder, **more: Any) -> BatchOutcomes[str, str]:
     return await send(herder, batch)  # pyright: ignore[reportArgumentType] - stands in for HerderClient
 
 
-async def test_ctrl_c_completes_what_was_begun_and_names_what_was_not() -> None:
+async def test_ctrl_c_completes_what_was_begun_and_names_what_was_not(capfd: pytest.CaptureFixture[str]) -> None:
     shown: list[str] = []
     herder = Herder("b")
     before = signal.getsignal(signal.SIGINT)
@@ -71,6 +72,7 @@ async def test_ctrl_c_completes_what_was_begun_and_names_what_was_not() -> None:
     assert sent.interrupted.message == "interrupted: 2 of 3 applied; not applied: c"
     assert sent.interrupted.exit_code == 130
     assert signal.getsignal(signal.SIGINT) is before
+    assert capfd.readouterr().err == "interrupted: what was begun is completed; Ctrl-C again does not wait for it\n"
 
 
 async def test_a_second_ctrl_c_does_not_wait_and_says_what_is_not_known() -> None:
@@ -109,6 +111,16 @@ async def test_an_error_of_the_whole_batch_is_raised_once() -> None:
     herder.call = call  # type: ignore[method-assign]
     with pytest.raises(CommandError, match="no worker is connected"):
         await _send(herder)
+
+
+def test_ctrl_c_while_the_command_is_loaded_ends_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gc_at_import, "begin", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
 
 
 class _Terminal(io.StringIO):

@@ -20,12 +20,15 @@ _OF_ALL: Final = frozenset(
 
 def main() -> None:
     """Entry point of the `herd` script."""
-    gc_at_import.begin()
-    if sys.argv[1:2] == ["transform"] and not any(one.partition("=")[0] in _OF_ALL for one in sys.argv):
-        from herdmesh.cli.commands.transform import alone as app
-    else:
-        from herdmesh.cli.app import app
-    gc_at_import.over()
+    try:
+        gc_at_import.begin()
+        if sys.argv[1:2] == ["transform"] and not any(one.partition("=")[0] in _OF_ALL for one in sys.argv):
+            from herdmesh.cli.commands.transform import alone as app
+        else:
+            from herdmesh.cli.app import app
+        gc_at_import.over()
+    except KeyboardInterrupt:  # nothing was begun
+        sys.exit(130)
     app()
 
 

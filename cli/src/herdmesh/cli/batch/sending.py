@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeAlias
 from herdmesh.api.herder.v1 import batch_messages_pb2 as batch_pb
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
+from herdmesh.cli.display.output import err
 from herdmesh.cli.display.progress import ProgressLine
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.mesh.client import RETRIED, HerderClient, command_error
@@ -88,7 +89,12 @@ async def send(client: HerderClient, batch: ChangeBatch[Item, Result]) -> BatchO
         return BatchOutcomes([])
     progress = ProgressLine(len(batch.items), is_shown=batch.shows_progress)
     sending = _Sending(client, batch, progress)
-    with _interruptible() as interrupt:
+
+    def tell() -> None:
+        progress.clear()
+        err.print("interrupted: what was begun is completed; Ctrl-C again does not wait for it")
+
+    with _interruptible(tell) as interrupt:
         work = asyncio.ensure_future(sending.run(interrupt))
         second = asyncio.ensure_future(interrupt.second.wait())
         try:
@@ -259,13 +265,17 @@ def _interrupted(outcomes: Sequence[ItemOutcome[Any, Any]], verb: str, *, is_kno
 
 
 @contextlib.contextmanager
-def _interruptible() -> Generator[Interrupt]:
+def _interruptible(on_first: Callable[[], None]) -> Generator[Interrupt]:
     """Turn Ctrl-C and SIGTERM into an `Interrupt` while the block lasts. Only the main thread gets signals."""
     loop = asyncio.get_running_loop()
     interrupt = Interrupt()
 
     def on_signal() -> None:
-        (interrupt.second if interrupt.first.is_set() else interrupt.first).set()
+        if interrupt.first.is_set():
+            interrupt.second.set()
+        else:
+            interrupt.first.set()
+            on_first()
 
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
