@@ -49,6 +49,17 @@ def test_a_header_missing_in_the_last_failure_is_none() -> None:
     )
 
 
+def test_a_message_that_ends_with_a_colon_is_followed_by_its_last_cause() -> None:
+    trace = "a.B: serialization error: \n\tat x\nCaused by: c.D: outer\nCaused by: e.F: unexpected '}': at 39\n\tat y\n"
+    message = header("exception.message", "serialization error: ")
+    assert letter(message, header("exception.stacktrace", trace)).brief_message == (
+        "serialization error: unexpected '}': at 39"
+    )
+    assert letter(message).brief_message == "serialization error: "
+    assert letter(header("exception.message", "bad"), header("exception.stacktrace", trace)).brief_message == "bad"
+    assert letter().brief_message is None
+
+
 def test_a_replayed_record_has_its_own_headers_and_the_place_of_its_dead_letter() -> None:
     found = letter(("a", b"1"), header("topic", "orders"))
     assert dead_letter_headers.put_back_headers(found, "dlq") == [

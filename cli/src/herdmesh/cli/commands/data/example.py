@@ -108,6 +108,6 @@ def _show(screen: OutputConsole, kind: str, text: str) -> None:
     if kind == "text":
         screen.print(f"\n{escape(text)}", style="dim", soft_wrap=True)
     elif kind == "command":
-        screen.print("\n$ " + text, style="bold", markup=False, soft_wrap=True)
+        screen.print("\n$ " + text.replace("\n", "\n> "), style="bold", markup=False, soft_wrap=True)
     elif text:
         screen.print(text, markup=False, soft_wrap=True)

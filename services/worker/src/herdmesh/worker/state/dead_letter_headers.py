@@ -11,6 +11,7 @@ Invariant: a replayed record that fails again is distinguished from a first fail
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +30,7 @@ CUT = "__herdmesh.cut"
 """Header of a dead letter that was too large for its queue and has only the beginning of its record
 (`engine.bad_records.dead_letters`).
 """
+_CAUSE = re.compile(r"^Caused by: [^:\n]+: (.+)$", re.MULTILINE)
 QUEUE_KEY = "errors.deadletterqueue.topic.name"
 
 
@@ -51,6 +53,17 @@ class DeadLetter:
         """A header of the last failure as text; None when it is missing or null."""
         found = next((value for known, value in self.errors if known == name), None)
         return None if found is None else found.decode("utf-8", "replace")
+
+    @property
+    def brief_message(self) -> str | None:
+        """The message of the last failure. Some of Connect's end with a colon, where Java's log goes on with the cause:
+        the last cause of the stack trace follows here too.
+        """
+        message = self.error(MESSAGE)
+        if message is None or not message.rstrip().endswith(":"):
+            return message
+        causes = _CAUSE.findall(self.error(STACK_TRACE) or "")
+        return f"{message.rstrip()} {causes[-1]}" if causes else message
 
     @property
     def place(self) -> str:

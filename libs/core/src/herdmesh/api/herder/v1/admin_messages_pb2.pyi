@@ -509,7 +509,7 @@ class DeadLetter(_message.Message):
     @_builtins.property
     def error_headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """error_headers are the __connect.errors.* headers of the last failure, by their names; null and missing ones are
-        omitted.
+        omitted. The brief view omits the stack trace, and a message that ends with a colon is followed by its last cause.
         """
 
     @_builtins.property

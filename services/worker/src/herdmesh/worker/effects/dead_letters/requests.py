@@ -153,6 +153,8 @@ def dead_letter_to(letter: DeadLetter, *, brief: bool) -> admin_pb.DeadLetter:
         text = letter.error(name)
         if text is not None and not (brief and name == dead_letter_headers.STACK_TRACE):
             message.error_headers[name] = redacted(text)
+    if brief and (text := letter.brief_message) is not None:
+        message.error_headers[dead_letter_headers.MESSAGE] = redacted(text)
     if brief or letter.size_bytes > LETTER_BYTES_MAX:
         return message
     if letter.key is not None:
