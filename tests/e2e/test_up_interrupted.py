@@ -36,11 +36,11 @@ STILL = "stopping in order; Ctrl-C again ends all at once"
 class Terminal:
     """Commands of `herd` in one folder. Every process that they start inherits a variable, by which it is found."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, data: Path = Path(".herd")) -> None:
         self.folder = folder
-        self.layout = StackLayout(folder / ".herd")
+        self.layout = StackLayout(folder / data)
         self.layout.choose_ports(SERVICES, PortReservations(), usual=False)
-        (folder / ".herd" / "broker").mkdir()
+        self.layout.broker_dir.mkdir()
         self.marker = uuid.uuid4().hex
         self.output = folder / "output-0"
         """The output of the latest command."""
@@ -87,6 +87,17 @@ class Terminal:
             assert time.monotonic() < deadline_s, self.output.read_text()
             time.sleep(0.02)
 
+    def forced_by(self, process: subprocess.Popen[bytes], number: signal.Signals) -> int:
+        """Send the signal until the process says that it ends everything, sooner than the frozen broker would be
+        killed; returns its exit code. Two signals within half a second are one.
+        """
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        while FORCED not in self.printed() and process.poll() is None:
+            assert time.monotonic() < deadline_s
+            process.send_signal(number)
+            time.sleep(0.2)
+        return process.wait(WAIT_S)
+
     def broker(self) -> psutil.Process:
         """Wait until the broker serves and the services were started."""
         state = self.state_when(lambda state: any(one.name == "worker-1" and one.mark for one in state.services))
@@ -102,18 +113,6 @@ class Terminal:
                 if process.environ().get(MARKER) == self.marker and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(" ".join(process.cmdline())[-200:])
         return found
-
-
-def until_it_ends_by(process: subprocess.Popen[bytes], number: signal.Signals) -> int:
-    """Send the signal until the process ends, sooner than the frozen broker would be killed; returns its exit code. Two
-    signals within half a second are one.
-    """
-    deadline_s = time.monotonic() + STOP_TIMEOUT_S
-    while process.poll() is None:
-        assert time.monotonic() < deadline_s
-        process.send_signal(number)
-        time.sleep(0.1)
-    return process.returncode
 
 
 @pytest.fixture
@@ -142,7 +141,7 @@ def test_the_second_signal_ends_up_at_once(terminal: Terminal) -> None:
     terminal.broker().suspend()
     up.send_signal(signal.SIGINT)
     terminal.until_printed("stopping")
-    assert until_it_ends_by(up, signal.SIGTERM) == 130
+    assert terminal.forced_by(up, signal.SIGTERM) == 130
     assert terminal.output.read_text().splitlines()[-1] == FORCED
     assert terminal.left() == []
 
@@ -155,7 +154,7 @@ def test_an_interrupted_start_in_the_background_leaves_nothing(terminal: Termina
         broker.suspend()
     up.send_signal(signal.SIGINT if twice else signal.SIGHUP)
     terminal.until_printed(STILL)
-    assert (until_it_ends_by(up, signal.SIGINT) if twice else up.wait(WAIT_S)) == 130
+    assert (terminal.forced_by(up, signal.SIGINT) if twice else up.wait(WAIT_S)) == 130
     says = FORCED if twice else "the start was interrupted, and everything that it had started is stopped"
     assert says in terminal.printed()
     assert terminal.left() == []
@@ -170,7 +169,7 @@ def test_the_second_signal_of_down_ends_everything_at_once(terminal: Terminal) -
     down.send_signal(signal.SIGINT)
     terminal.until_printed(STILL)
     assert broker.is_running(), "the first signal changes nothing"
-    assert until_it_ends_by(down, signal.SIGINT) == 130
+    assert terminal.forced_by(down, signal.SIGINT) == 130
     assert FORCED in terminal.printed()
     assert up.wait(WAIT_S) == 1
     assert terminal.left() == []
@@ -198,6 +197,18 @@ def test_a_supervisor_killed_while_its_broker_starts_leaves_nothing_for_ever(ter
         assert terminal.broker() != broker
         after.send_signal(signal.SIGTERM)
     assert after.wait(WAIT_S) == 0
+    assert terminal.left() == []
+
+
+def test_a_closed_terminal_ends_the_demo(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, Path("demo/stack"))
+    terminal.layout.write_state(StackState())  # the folder is of an earlier demo
+    demo = terminal.start("demo", "--data", "demo")
+    terminal.broker()
+    demo.send_signal(signal.SIGHUP)
+    assert demo.wait(WAIT_S) == 130
+    assert STILL in terminal.printed()
+    assert not (tmp_path / "demo").exists()
     assert terminal.left() == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +11,7 @@ import typer
 
 from herdmesh.cli.display.output import Format
 from herdmesh.cli.runner import OutputOption, run
+from herdmesh.rpc.process import EXIT_FORCED
 
 
 def demo(
@@ -26,6 +29,10 @@ def demo(
         from herdmesh.cli.demo.show import show
 
         code = await show(data, output, keep=keep)
+        if code == EXIT_FORCED:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # a thread may still write flights to the broker, which is gone
         if code:
             raise typer.Exit(code)
 

@@ -32,9 +32,11 @@ from herdmesh.cli.display import views
 from herdmesh.cli.display.board import Board
 from herdmesh.cli.display.output import Format, OutputConsole, count, err, out, print_document, table
 from herdmesh.cli.mesh.client import HerderClient
+from herdmesh.cli.stop_signals import end_or_signal, stop_on_signals
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.left_behind import stop_left_behind
 from herdmesh.devstack.stack import Stack, StackSettings
+from herdmesh.rpc.process import EXIT_FORCED
 from herdmesh.rpc.request_ids import new_request_id
 
 _REFRESH_S = 0.1
@@ -260,29 +262,40 @@ def _taken_over(connector: views.Json, victim: views.Json) -> bool:
     )
 
 
+async def _end(demo: Demo, running: asyncio.Task[Outcome], forced: asyncio.Event) -> None:
+    """End the demo in order; a second signal ends all its processes at once."""
+    running.cancel()
+    if not await end_or_signal(running, forced):
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await demo.stack.kill()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def show(data_dir: Path, output: Format, *, keep: bool) -> int:
     """Run the demo and print its verdict. Returns the exit code: 0 when every id is there exactly once.
 
     The demo's files are removed unless `keep`; when it fails they stay, for its logs.
     """
-    this = asyncio.current_task()
-    assert this is not None
-    # As Ctrl-C does: otherwise the processes that the demo started would stay alive.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
+    forced = asyncio.Event()
+    interrupted = stop_on_signals(forced.set)
     screen = err if output.is_document else out
     demo = Demo(data_dir, screen)
     failed = True
+    running = asyncio.create_task(demo.run())
     try:
-        outcome = await demo.run()
+        if not await end_or_signal(running, interrupted):
+            failed = False
+            screen.print("stopping in order; Ctrl-C again ends all at once", style="dim")
+            await _end(demo, running, forced)
+            return EXIT_FORCED
+        outcome = running.result()
         failed = not outcome.exact
         if output.is_document:
             print_document(output, {**outcome.document(), "folder": str(demo.data_dir) if keep or failed else None})
         else:
             _print_verdict(outcome)
         return int(failed)
-    except asyncio.CancelledError:
-        failed = False
-        return 130
     finally:
         if demo.has_begun:
             lines = folder.kept(demo.data_dir) if keep or failed else [folder.remove(demo.data_dir)]
