@@ -143,6 +143,18 @@ def test_an_inconsistent_set_is_adopted_as_inconsistent() -> None:
     assert not topic.connector("c1").inconsistent
 
 
+def test_a_negative_count_of_another_writer_is_shown_as_connect_shows_it() -> None:
+    topic = led()
+    topic.java(ConnectorRecord("c1", config("1")), CommitRecord("c1", -1))
+    assert topic.connector("c1").task_count == -1
+    write(topic, PutConnectorConfig("c1", config("2")))
+    state = topic.connector("c1")
+    assert (state.task_count, state.tasks, state.inconsistent, state.foreign) == (-1, (), False, False)
+    assert view(replay(compacted(topic.records, topic.next_offset))) == view(topic.state)
+    write(topic, CommitTaskConfigs("c1", tasks("a")))
+    assert topic.connector("c1").task_count == 1
+
+
 def test_a_task_record_without_commit_does_not_replace_the_one_in_force() -> None:
     topic = led()
     write(topic, PutConnectorConfig("c1", config("1")))

@@ -80,7 +80,7 @@ def build(state: ConnectorState, new_incarnation: str) -> ManifestRecord:
         connector=state.name,
         incarnation=state.incarnation or new_incarnation,
         applied_config=state.applied_config,
-        task_count=max(state.task_count or 0, 0),  # a negative foreign count is adopted as zero
+        task_count=max(state.task_count or 0, 0),  # a negative foreign count is written as zero; `read` shows it
         task_digests=tuple(task.digest for task in tasks),
         leftover_digests={
             number: task.digest
@@ -133,13 +133,20 @@ def read(state: ConnectorState, manifest: ManifestRecord) -> ConnectorState:
         # Connect distinguishes "no task record yet" from "none since the commit"; so do our writes that start from this
         # state.
         deferred={} if manifest.task_config_generation else None,
-        task_count=manifest.task_count if committed else None,
+        task_count=_task_count(state, manifest) if committed else None,
         tasks_revision=_tasks_revision(state, manifest) if committed else 0,
         # Nearly always the config itself: then both share one mapping.
         applied_config=state.config if manifest.applied_config == state.config else manifest.applied_config,
         pending_fencing=_pending_fencing(state, manifest),
     )
     return _in_force(shown, state, manifest)
+
+
+def _task_count(state: ConnectorState, manifest: ManifestRecord) -> int:
+    """The count of the manifest, or the negative one of the latest commit, which Connect shows as it was written."""
+    if state.commit_offset >= 0 and state.commit_tasks < 0:
+        return state.commit_tasks
+    return manifest.task_count
 
 
 def _gone(state: ConnectorState) -> ConnectorState:
