@@ -70,7 +70,8 @@ async def assert_read_the_same_compacted(
         await asyncio.gather(java.stop(), ours.stop())
     for name in names:
         said, by_java, said_before = _split(name, mine[name]), _split(name, theirs[name]), _split(name, before[name])
-        assert said.config == (by_java if name in foreign else said_before).config, name
+        config = (by_java if name in foreign else said_before).config
+        assert said.config == config, f"{name}: {said.config}, not {config}; by Java {by_java.config}"
         for key, status in said.statuses.items():
             expected = said_before if b'"worker_incarnation":' in (last.get(key) or b"") else by_java
             assert status == expected.statuses[key], key
