@@ -136,3 +136,4 @@ def test_paths_lists_what_is_where(tmp_path: Path) -> None:
     for log in ("supervisor", "config-store", "status-store", "herder", "worker-1"):
         assert str(tmp_path / "logs" / f"{log}.log") in done.stdout
     assert str(tmp_path / "broker" / "broker.log") in done.stdout
+    assert "herdmesh/contexts.json" in done.stdout

@@ -111,7 +111,7 @@ def paths(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> N
 
     async def work() -> None:
         folder = stack_context.data_folder(data)
-        found = [*StackLayout(folder).places(), (cache_dir(), "jars of the broker and reserved ports, for all folders")]
+        found = [*StackLayout(folder).places(), *_of_all_folders()]
         if output.is_document:
             print_document(
                 output, [{"path": str(path), "content": content, "exists": path.exists()} for path, content in found]
@@ -123,6 +123,13 @@ def paths(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> N
             out.print(f"{escape(str(path).ljust(width))}  {escape(content)}{missing}", soft_wrap=True)
 
     run(output, work)
+
+
+def _of_all_folders() -> list[tuple[Path, str]]:
+    return [
+        (cache_dir(), "jars of the broker and reserved ports, for all folders"),
+        (contexts.contexts_file(), "contexts: the names of meshes, for all folders"),
+    ]
 
 
 def _elsewhere() -> str:
