@@ -187,3 +187,18 @@ def test_the_option_of_the_whole_program_names_a_context() -> None:
     done: Any = CliRunner().invoke(app, ["get", "co", "--context", "nosuch"])
     assert done.exit_code == 3
     assert "no context nosuch" in done.stderr
+
+
+def test_a_query_of_a_mesh_that_has_ended_fails_at_once(home: Path) -> None:
+    """The address of a stopped stack is not asked, since nothing, or another program, may answer there by now."""
+    stack(home / ".herd", "folder:1", runs=False)
+    state = StackLayout(home / ".herd").read_state()
+    assert state is not None
+    assert find_target(None).address == "folder:1", "its supervisor is not known, so it may still start services"
+    state.supervisor = ProcessMark(os.getpid(), 1.0)
+    StackLayout(home / ".herd").write_state(state)
+    with pytest.raises(CommandError) as error:
+        find_target(None)
+    assert (error.value.reason, error.value.message) == ("UNREACHABLE", "the mesh of ./.herd does not run")
+    assert error.value.next_step.startswith("`herd up --detach` starts it. Name it: --herder HOST:PORT")
+    assert find_target("named:1").address == "named:1"

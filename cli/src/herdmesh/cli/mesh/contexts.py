@@ -180,7 +180,9 @@ def contexts_file() -> Path:
 
 
 def find_target(option: str | None, service: str = "herder") -> MeshTarget:
-    """The mesh of a command. Raises CommandError for a context that does not exist or does not run."""
+    """The mesh of a command. Raises CommandError for a context that does not exist or does not run, and when the stack
+    in ./.herd has ended.
+    """
     variable, usual = SERVICES[service]
     if option:
         return MeshTarget(option, "option")
@@ -194,6 +196,10 @@ def find_target(option: str | None, service: str = "herder") -> MeshTarget:
         return MeshTarget(address or usual, "context", name)
     state = StackLayout(DEFAULT_DATA_DIR).read_state()
     if state is not None and getattr(state, service):
+        if _has_ended(state):
+            # Its ports may be another program's by now, and a call would wait for it until the timeout.
+            fix = f"`herd up --detach` starts it. {_NAME_IT['herder']}"
+            raise CommandError("UNREACHABLE", "the mesh of ./.herd does not run", fix, EXIT_UNAVAILABLE)
         return MeshTarget(str(getattr(state, service)), "folder")
     return MeshTarget(usual, "default")
 
@@ -298,6 +304,14 @@ def refuse_guess(target: MeshTarget, service: str = "herder") -> None:
     if why:
         start = "" if running else "`herd up --detach` starts one here. "
         raise CommandError("MESH_NOT_NAMED", f"nothing was changed: {why}", start + _NAME_IT[service], EXIT_USAGE)
+
+
+def _has_ended(state: StackState) -> bool:
+    """True when this stack was stopped, or its supervisor is gone, and no process of it is left."""
+    services = cast("list[Any]", state.services)
+    stopped = bool(services) and all(one.state == "stopped" for one in services)
+    lost = state.supervisor is not None and state.supervisor.alive() is None
+    return (stopped or lost) and all(one.mark is None or one.mark.alive() is None for one in services)
 
 
 def _runs(state: StackState, service: str) -> bool:
