@@ -63,6 +63,8 @@ MALFORMED: dict[str, object] = {
     "UndrainWorker": admin_pb.UndrainWorkerRequest(),
 }
 
+SERVICE = connector_service_pb2.DESCRIPTOR.services_by_name["ConnectorService"]
+
 
 @pytest_asyncio.fixture
 async def mesh() -> AsyncIterator[Mesh]:
@@ -75,9 +77,14 @@ async def mesh() -> AsyncIterator[Mesh]:
 
 async def refused_with(stub: ConnectorServiceAsyncStub, rpc: str, request: object) -> str:
     """The reason of a refused call; empty for one that is not."""
-    answer = getattr(stub, rpc)(request, timeout=WAIT_S)
+    method = SERVICE.methods_by_name[rpc]
+
+    async def requests() -> AsyncIterator[object]:
+        yield request
+
+    answer = getattr(stub, rpc)(requests() if method.client_streaming else request, timeout=WAIT_S)
     try:
-        if rpc == "WatchConnectors":
+        if method.server_streaming:
             async for _ in answer:
                 return ""
         else:
@@ -88,8 +95,7 @@ async def refused_with(stub: ConnectorServiceAsyncStub, rpc: str, request: objec
 
 
 async def test_a_follower_names_the_leader_before_it_validates_a_request(mesh: Mesh) -> None:
-    service = connector_service_pb2.DESCRIPTOR.services_by_name["ConnectorService"]
-    requests = {method.name: GetMessageClass(method.input_type)() for method in service.methods} | MALFORMED
+    requests = {method.name: GetMessageClass(method.input_type)() for method in SERVICE.methods} | MALFORMED
     follower = f"{HOST}:{free_port()}"
     async with mesh.client() as leading:
         await retrying(lambda: leading.ListConnectors(pb.ListConnectorsRequest()), WAIT_S)

@@ -21,8 +21,8 @@ PartitionId REQUIRED Recommender RecordConverter RecordError RecordMetadata Reco
 RecordSourceTask RecordTransactions RecordTransformation RetriableError Schema SchemaBuilder ScratchFolder Secret
 Settings SinkBatch SinkConnector SinkReading SinkTask SourceBatch SourceConnector SourceOffset SourceRecord
 SourceTask SourceTaskContext SqlLedger StagingFolder StagingSinkTask Struct TaskContext TaskFailed
-TransactionContext Type Validator date_schema decimal_schema group_partitions publish setting time_schema
-timestamp_schema waits
+TransactionContext Type UnreachableError Validator date_schema decimal_schema group_partitions publish setting
+time_schema timestamp_schema waits
 """
 SPARK = """
 ERRORS HOME_VARIABLE JARS_VARIABLE arrow_of begin cause_of end environment errors_translated has_failed jars_folder

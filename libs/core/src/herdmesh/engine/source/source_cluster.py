@@ -31,7 +31,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 
 from herdmesh.connect.error_class import ErrorClass
-from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.errors import RetriableError, UnreachableError
 from herdmesh.connect.spi import PartitionId
 from herdmesh.engine.fencing import GROUP_OFFSETS_TOPIC
 from herdmesh.engine.librdkafka import (
@@ -55,6 +55,7 @@ _TOPIC_CONFIG_SOURCE: Final = 1
 """`DYNAMIC_TOPIC_CONFIG`: a setting of the topic itself."""
 _GONE: Final = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION))
 _REFUSED: Final = frozenset((KafkaError._INVALID_ARG, KafkaError.TOPIC_AUTHORIZATION_FAILED))
+_SILENT: Final = frozenset((KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN))
 _FIRST_ANSWER_S: Final = 1.0
 """How long a read waits for a partition that has not sent anything yet."""
 _GONE_AFTER_S: Final = 10.0
@@ -240,7 +241,8 @@ class SourceCluster:
         message = f"{self._called()}: {cause.str()}"
         if cause.code() in _REFUSED:
             return TaskFailed(message, ErrorClass.BAD_CONFIG)
-        return RetriableError(message, waits_for=self._waits_for())
+        kind = UnreachableError if cause.code() in _SILENT else RetriableError
+        return kind(message, waits_for=self._waits_for())
 
     def _waits_for(self) -> str:
         return kafka(self.bootstrap_servers)
