@@ -259,6 +259,20 @@ async def test_a_deleted_connector_is_gone_and_its_offsets_stay(api: Api, tmp_pa
 
 
 @together
+async def test_several_connectors_are_changed_in_one_call(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
+    topic = await api.produce(tmp_topic(), "one")
+    files = {tmp_topic(f"snk-{number}"): tmp_path / f"{number}.txt" for number in range(2)}
+    documents = json.dumps([{"name": name, "config": sink(file, topic)} for name, file in files.items()])
+    code, done, _ = await api.herd("apply", "-f", "-", *JSON_OUT, stdin=documents)
+    assert (code, [one["result"] for one in done]) == (0, ["created", "created"])
+    for file in files.values():
+        await api.until_lines(file, "one")
+    code, done, _ = await api.herd("delete", *files, "--yes", *JSON_OUT)
+    assert (code, [one["result"] for one in done]) == (0, ["deleted", "deleted"])
+    api.called.add("ChangeConnectors")
+
+
+@together
 async def test_a_watch_reports_every_change(api: Api, tmp_path: Path, tmp_topic: Names) -> None:
     herd = (
         "env",
