@@ -33,6 +33,12 @@ FORCED = "stopped by force; uncommitted work is repeated at the next start"
 STILL = "stopping in order; Ctrl-C again ends all at once"
 
 
+def _with_default_signals() -> None:
+    """As in a terminal, also where the tests run under nohup, which has its processes ignore SIGHUP."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Terminal:
     """Commands of `herd` in one folder. Every process that they start inherits a variable, by which it is found."""
 
@@ -62,6 +68,7 @@ class Terminal:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                preexec_fn=_with_default_signals,
             )
 
     def printed(self) -> str:
