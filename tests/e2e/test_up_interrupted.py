@@ -253,5 +253,6 @@ def test_a_stack_without_its_folder_stops_and_says_why(terminal: Terminal) -> No
     assert up.wait(WAIT_S) == 1
     assert f"{terminal.layout.data_dir} was moved or removed while its stack ran" in terminal.printed()
     assert "stopped" in terminal.output.read_text().splitlines()
-    assert not terminal.layout.data_dir.exists()
+    # The folder itself may be there again: a broker that creates a partition at that moment creates its folders.
+    assert not terminal.layout.state_file.exists()
     assert terminal.left() == []
