@@ -14,14 +14,11 @@ import argparse
 import asyncio
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
-from bench.herder.figures import FULL, QUICK, TOPIC, Answers, Sizes, ask, rows, warm, write_one
+from bench.herder.figures import FULL, QUICK, Answers, Sizes, ask, rows
 from bench.sides import JavaSide, OurSide, Side
 from bench.table import table
+from bench.warm_broker import warm_broker
 from herdmesh.devstack.broker import Broker
 
 
@@ -29,19 +26,9 @@ async def main(sizes: Sizes) -> None:
     """Measure both and print the table."""
     with tempfile.TemporaryDirectory(prefix="herdmesh-bench-herder-") as name:
         folder = Path(name)
-        broker = Broker(folder / "kafka", port=0)
-        await broker.start()
-        try:
-            admin: Any = AdminClient({"bootstrap.servers": broker.bootstrap})
-            for future in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():
-                await asyncio.to_thread(future.result)
-            await asyncio.to_thread(write_one, broker.bootstrap)
-            print("warming the broker", flush=True)
-            await asyncio.to_thread(warm, broker.bootstrap, sizes)
+        async with warm_broker(folder / "kafka", sizes) as broker:
             ours = await _measure(OurSide(broker, folder / "stack", 2), broker, folder / "ours", sizes)
             java = await _measure(JavaSide(broker, folder, 2), broker, folder / "theirs", sizes)
-        finally:
-            await broker.stop()
     print(table(rows(ours, java, sizes)), flush=True)
 
 

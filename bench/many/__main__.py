@@ -14,17 +14,13 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
-from bench.herder.figures import FULL, QUICK, TOPIC, warm, write_one
+from bench.herder.figures import FULL, QUICK
 from bench.many.clusters import JavaMany, Many, OurMany
 from bench.many.figures import Answers, ask, kinds_table, rows
 from bench.sides import JavaSide, OurSide, Side
 from bench.table import table
-from herdmesh.devstack.broker import Broker
+from bench.warm_broker import warm_broker
 
 _WORKERS = 2
 _FEW = 50
@@ -35,23 +31,13 @@ async def main(sizes: list[int], idle_s: float, *, with_java: bool) -> None:
     """Measure both sides and print the tables."""
     with tempfile.TemporaryDirectory(prefix="herdmesh-bench-many-") as name:
         folder = Path(name)
-        broker = Broker(folder / "kafka", port=0)
-        await broker.start()
-        try:
-            admin: Any = AdminClient({"bootstrap.servers": broker.bootstrap})
-            for future in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():
-                await asyncio.to_thread(future.result)
-            await asyncio.to_thread(write_one, broker.bootstrap)
-            print("warming the broker", flush=True)
-            await asyncio.to_thread(warm, broker.bootstrap, FULL if max(sizes) > _FEW else QUICK)
+        async with warm_broker(folder / "kafka", FULL if max(sizes) > _FEW else QUICK) as broker:
             ours = OurSide(broker, folder / "stack", _WORKERS)
             mine = await _measure(ours, OurMany(ours, broker), folder / "ours", sizes, idle_s)
             theirs: dict[int, Answers] = {}
             if with_java:
                 java = JavaSide(broker, folder, _WORKERS)
                 theirs = await _measure(java, JavaMany(java, broker), folder / "theirs", sizes, idle_s)
-        finally:
-            await broker.stop()
     for size in sizes:
         print(f"\n{size} connectors\n{table(rows(mine[size], theirs.get(size)))}")
         print(f"\n{kinds_table(mine[size], theirs.get(size))}", flush=True)

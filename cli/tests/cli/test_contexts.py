@@ -15,7 +15,7 @@ from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as messages
 from herdmesh.cli.app import app
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.mesh import contexts
-from herdmesh.cli.mesh.contexts import find_target, guard
+from herdmesh.cli.mesh.contexts import find_kafka_target, find_target, guard, select
 from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState
 
 CHANGE, QUERY = messages.PauseConnectorRequest(name="x", request_id="r"), admin.GetClusterRequest()
@@ -202,3 +202,21 @@ def test_a_query_of_a_mesh_that_has_ended_fails_at_once(home: Path) -> None:
     assert (error.value.reason, error.value.message) == ("UNREACHABLE", "the mesh of ./.herd does not run")
     assert error.value.next_step.startswith("`herd up --detach` starts it. Name it: --herder HOST:PORT")
     assert find_target("named:1").address == "named:1"
+
+
+def test_the_kafka_of_a_stack_that_has_ended_is_not_asked_unless_it_is_another_cluster(home: Path) -> None:
+    gone = ProcessMark(os.getpid(), 1.0)
+    services = [ServiceState(name, "h:1", "stopped", mark=gone) for name in ("broker", "herder")]
+    layout = StackLayout(home / ".herd")
+    layout.write_state(StackState(herder="h:1", bootstrap_servers="k:1", services=services))
+    with pytest.raises(CommandError, match=r"the Kafka of ./.herd does not run") as error:
+        find_kafka_target(None)
+    assert error.value.reason == "UNREACHABLE"
+    herd("set", "other", "--data", str(home / ".herd"))
+    select("other")
+    for find in (find_target, find_kafka_target):
+        with pytest.raises(CommandError, match=r"nothing runs in .*, the data folder of context other"):
+            find(None)
+    select("")
+    layout.write_state(StackState(herder="h:1", bootstrap_servers="k:1", services=services[1:]))
+    assert find_kafka_target(None).address == "k:1", "a cluster that the stack only used"

@@ -85,6 +85,23 @@ class StackState:
     notices: list[str] = field(default_factory=lambda: [])
     """What differs from the usual: a port that was taken, the replication factor of a small cluster."""
 
+    @property
+    def is_supervised(self) -> bool:
+        """True while its supervisor lives."""
+        return self.supervisor is not None and self.supervisor.alive() is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """True when it was stopped, or its supervisor is gone, and no process of it is left."""
+        stopped = bool(self.services) and all(one.state == "stopped" for one in self.services)
+        lost = self.supervisor is not None and not self.is_supervised
+        return (stopped or lost) and all(one.mark is None or one.mark.alive() is None for one in self.services)
+
+    @property
+    def has_broker(self) -> bool:
+        """True when its Kafka is a broker of its own, which ends with it."""
+        return any(one.name == "broker" for one in self.services)
+
 
 class StackLayout:
     """Paths and remembered facts of one data folder."""

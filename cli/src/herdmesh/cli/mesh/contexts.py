@@ -60,7 +60,7 @@ class Context:
         if own or not self.data:
             return own
         state = StackLayout(Path(self.data)).read_state()
-        return str(getattr(state, service)) if state is not None else ""
+        return "" if state is None or _is_stale(state, service) else str(getattr(state, service))
 
     def kafka_config(self) -> str:
         """The file of client properties for its Kafka; "" = none."""
@@ -180,8 +180,8 @@ def contexts_file() -> Path:
 
 
 def find_target(option: str | None, service: str = "herder") -> MeshTarget:
-    """The mesh of a command. Raises CommandError for a context that does not exist or does not run, and when the stack
-    in ./.herd has ended.
+    """The mesh of a command. Raises CommandError for a context that does not exist, and when its stack, or the one in
+    ./.herd, has ended.
     """
     variable, usual = SERVICES[service]
     if option:
@@ -196,10 +196,8 @@ def find_target(option: str | None, service: str = "herder") -> MeshTarget:
         return MeshTarget(address or usual, "context", name)
     state = StackLayout(DEFAULT_DATA_DIR).read_state()
     if state is not None and getattr(state, service):
-        if _has_ended(state):
-            # Its ports may be another program's by now, and a call would wait for it until the timeout.
-            fix = f"`herd up --detach` starts it. {_NAME_IT['herder']}"
-            raise CommandError("UNREACHABLE", "the mesh of ./.herd does not run", fix, EXIT_UNAVAILABLE)
+        if _is_stale(state, service):
+            raise _ended("herder")
         return MeshTarget(str(getattr(state, service)), "folder")
     return MeshTarget(usual, "default")
 
@@ -225,6 +223,8 @@ def find_kafka_target(option: str | None, in_file: str = "") -> MeshTarget:
     if context is None:
         state = StackLayout(DEFAULT_DATA_DIR).read_state()
         if state is not None and state.bootstrap_servers:
+            if _is_stale(state, KAFKA):
+                raise _ended(KAFKA)
             return MeshTarget(state.bootstrap_servers, "folder", command_config=state.command_config)
         raise CommandError(
             "USAGE",
@@ -255,6 +255,19 @@ def _chosen() -> tuple[str, Context | None]:
 def _stopped(name: str, context: Context) -> CommandError:
     text = f"nothing runs in {context.data}, the data folder of context {name}"
     return CommandError("UNREACHABLE", text, f"`herd up --data {context.data}` starts it.", EXIT_UNAVAILABLE)
+
+
+def _is_stale(state: StackState, service: str) -> bool:
+    """True when the stack has ended, and this address with it: its port may be another program's by now, and a call
+    would wait until its timeout.
+    """
+    return state.has_ended and (service != KAFKA or state.has_broker)
+
+
+def _ended(service: str) -> CommandError:
+    kind = "Kafka" if service == KAFKA else "mesh"
+    fix = f"`herd up --detach` starts it. {_NAME_IT[service]}"
+    return CommandError("UNREACHABLE", f"the {kind} of ./.herd does not run", fix, EXIT_UNAVAILABLE)
 
 
 def kafka_change(target: MeshTarget, say: Callable[[str], None]) -> None:
@@ -304,14 +317,6 @@ def refuse_guess(target: MeshTarget, service: str = "herder") -> None:
     if why:
         start = "" if running else "`herd up --detach` starts one here. "
         raise CommandError("MESH_NOT_NAMED", f"nothing was changed: {why}", start + _NAME_IT[service], EXIT_USAGE)
-
-
-def _has_ended(state: StackState) -> bool:
-    """True when this stack was stopped, or its supervisor is gone, and no process of it is left."""
-    services = cast("list[Any]", state.services)
-    stopped = bool(services) and all(one.state == "stopped" for one in services)
-    lost = state.supervisor is not None and state.supervisor.alive() is None
-    return (stopped or lost) and all(one.mark is None or one.mark.alive() is None for one in services)
 
 
 def _runs(state: StackState, service: str) -> bool:

@@ -116,7 +116,7 @@ def _delete(found: Contexts, which: Callable[[Context], bool]) -> str:
 
 def _runs(data_dir: Path) -> bool:
     state = StackLayout(data_dir).read_state()
-    return state is not None and state.supervisor is not None and state.supervisor.alive() is not None
+    return state is not None and state.is_supervised
 
 
 def _is_of(context: Context, data_dir: Path) -> bool:

@@ -18,9 +18,10 @@ from typing import Any, Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
+from herdmesh.kafka.transient import UNANSWERED
+
 QUESTION_S: Final = 3600.0
 """The longest timeout that librdkafka accepts."""
-_UNANSWERED: Final = frozenset((KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN))
 
 
 def describe_group(admin: Any, group: str, timeout_s: float) -> Any:
@@ -56,5 +57,5 @@ def find_coordinator(admin: Any, group: str, timeout_s: float) -> None:
     try:
         describe_group(admin, group, timeout_s)
     except KafkaException as error:
-        if error.args[0].code() in _UNANSWERED:
+        if error.args[0].code() in UNANSWERED:
             raise

@@ -21,28 +21,37 @@ STALE_TOPIC: Final = frozenset(
         KafkaError.INCONSISTENT_TOPIC_ID,
     )
 )
-TRANSIENT: Final = STALE_TOPIC | {
-    KafkaError.BROKER_NOT_AVAILABLE,
-    KafkaError.CONCURRENT_TRANSACTIONS,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.LISTENER_NOT_FOUND,
-    KafkaError.NETWORK_EXCEPTION,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.UNSTABLE_OFFSET_COMMIT,
-    KafkaError._ALL_BROKERS_DOWN,  # pyright: ignore[reportPrivateUsage]  # librdkafka's local codes, here and below
-    KafkaError._RESOLVE,  # pyright: ignore[reportPrivateUsage]
-    KafkaError._TIMED_OUT,  # pyright: ignore[reportPrivateUsage]
-    KafkaError._TIMED_OUT_QUEUE,  # pyright: ignore[reportPrivateUsage]
-    KafkaError._TRANSPORT,  # pyright: ignore[reportPrivateUsage]
-    KafkaError._WAIT_COORD,  # pyright: ignore[reportPrivateUsage]
-}
+UNANSWERED: Final = frozenset(
+    (
+        KafkaError._ALL_BROKERS_DOWN,  # pyright: ignore[reportPrivateUsage]  # librdkafka's local codes
+        KafkaError._TIMED_OUT,  # pyright: ignore[reportPrivateUsage]
+        KafkaError._TRANSPORT,  # pyright: ignore[reportPrivateUsage]
+    )
+)
+"""Errors of a request to which no broker responded."""
+TRANSIENT: Final = (
+    STALE_TOPIC
+    | UNANSWERED
+    | {
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError._RESOLVE,  # pyright: ignore[reportPrivateUsage]
+        KafkaError._TIMED_OUT_QUEUE,  # pyright: ignore[reportPrivateUsage]
+        KafkaError._WAIT_COORD,  # pyright: ignore[reportPrivateUsage]
+    }
+)
 
 
 def is_transient(error: KafkaError) -> bool:

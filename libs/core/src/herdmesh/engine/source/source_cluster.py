@@ -48,14 +48,13 @@ from herdmesh.engine.sink import answered_ids
 from herdmesh.kafka.broker_reachability import Contact, accepts
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.listed_offsets import list_offsets
-from herdmesh.kafka.transient import is_transient
+from herdmesh.kafka.transient import UNANSWERED, is_transient
 
 BEGINNING: Final = OFFSET_BEGINNING
 _TOPIC_CONFIG_SOURCE: Final = 1
 """`DYNAMIC_TOPIC_CONFIG`: a setting of the topic itself."""
 _GONE: Final = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION))
 _REFUSED: Final = frozenset((KafkaError._INVALID_ARG, KafkaError.TOPIC_AUTHORIZATION_FAILED))
-_SILENT: Final = frozenset((KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN))
 _FIRST_ANSWER_S: Final = 1.0
 """How long a read waits for a partition that has not sent anything yet."""
 _GONE_AFTER_S: Final = 10.0
@@ -241,7 +240,7 @@ class SourceCluster:
         message = f"{self._called()}: {cause.str()}"
         if cause.code() in _REFUSED:
             return TaskFailed(message, ErrorClass.BAD_CONFIG)
-        kind = UnreachableError if cause.code() in _SILENT else RetriableError
+        kind = UnreachableError if cause.code() in UNANSWERED else RetriableError
         return kind(message, waits_for=self._waits_for())
 
     def _waits_for(self) -> str:

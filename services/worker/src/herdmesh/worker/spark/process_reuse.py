@@ -45,15 +45,18 @@ class ProcessState:
     def renew(self) -> str:
         """Prepare the process for another run. Returns why it must end instead; "" = it is ready."""
         self._runs += 1
-        forget_secrets()
-        log_without(*LOG_FIELDS)
         if self._runs >= RUNS_MAX:
             return f"it has executed {self._runs} runs"
         gc.collect()  # closes clients that are left in reference cycles
         if left := self._threads_left():
             return f"threads of the run are left: {', '.join(left)}"
         grown = _memory_bytes() - self._memory_bytes
-        return f"it has grown by {grown >> 20} MB" if grown > GROWTH_BYTES_MAX else ""
+        if grown > GROWTH_BYTES_MAX:
+            return f"it has grown by {grown >> 20} MB"
+        # Only now: threads of the run that were about to end may have logged its secrets.
+        forget_secrets()
+        log_without(*LOG_FIELDS)
+        return ""
 
     def _threads_left(self) -> list[str]:
         deadline_s = time.monotonic() + THREADS_TIMEOUT_S
